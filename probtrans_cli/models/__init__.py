@@ -72,6 +72,6 @@ def build(section: ModelSection | Mapping[str, Any], messages: Forms = "fast") -
         raise ValueError(f"messages are {', '.join(MESSAGES)}, not {messages!r}")
     if isinstance(section, Mapping):
         section = ENCODERS[section.get("kind", "probabilistic")].section.model_validate(dict(section))
-    if faults := section.inconsistencies():
+    if faults := [*section.inconsistencies()]:
         raise InconsistentError(faults)
     return ENCODERS[section.kind].make(section, messages)

@@ -85,12 +85,12 @@ GROUP = "probtrans.kinds"
 
 
 class Table(Mapping[str, R], Generic[R]):
-    """Rows by name, in the order in which they were added."""
+    """Rows by name, in the order in which they were added; ``noun`` is what messages call a row."""
 
     def __init__(self, noun: str) -> None:
-        """``noun``: what the rows are called in messages."""
         self.noun = noun
         self._rows: dict[str, R] = {}
+        self._built: list[type[BaseModel]] = []
 
     def __getitem__(self, name: str) -> R:
         return self._rows[name]
@@ -101,6 +101,10 @@ class Table(Mapping[str, R], Generic[R]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def used_in(self, *sections: type[BaseModel]) -> None:
+        """Name the sections whose schemas hold the table, the innermost first: they are built again when it grows."""
+        self._built += sections
+
     def enter(self, name: str, row: R) -> None:
         """Add a row.
 
@@ -110,32 +114,17 @@ class Table(Mapping[str, R], Generic[R]):
         if self._rows.get(name, row) is not row:
             raise ValueError(f"there is a {self.noun} {name!r} already")
         self._rows[name] = row
-
-
-class _InSchemas(Table[R]):
-    """A table that schemas are built from."""
-
-    def __init__(self, noun: str) -> None:
-        super().__init__(noun)
-        self._built: list[type[BaseModel]] = []
-
-    def used_in(self, *sections: type[BaseModel]) -> None:
-        """Name the sections whose schemas hold the table, the innermost first: they are built again when it grows."""
-        self._built += sections
-
-    def enter(self, name: str, row: R) -> None:
-        super().enter(name, row)
         for section in self._built:
             section.model_rebuild(force=True)
-        for listener in CHANGED:
+        for listener in CHANGED if self._built else ():
             listener()
 
 
 CHANGED: list[Any] = []
-"""Functions that are called when a table has grown: what they remember of the schema is out of date."""
+"""Functions that are called when a table of a schema has grown: what they remember of the schema is out of date."""
 
 
-class Kinds(_InSchemas[type[S]]):
+class Kinds(Table[type[S]]):
     """The sections among which ``kind:`` chooses."""
 
     def add(self, section: type[S]) -> type[S]:
@@ -145,19 +134,17 @@ class Kinds(_InSchemas[type[S]]):
         return section
 
     def name_of(self, section: type[S]) -> str:
-        """The name of a section, which is added where it is not there yet."""
+        """Return the name of a section, which is added where it is not there yet."""
         if section not in self.values():
             self.add(section)
         return next(name for name, row in self.items() if row is section)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        members: Any = Union[tuple(self.values())]  # noqa: UP007 - known at run time only
-        return handler.generate_schema(Annotated[members, Field(discriminator="kind")])
+        return AllBut(self, "").__get_pydantic_core_schema__(source, handler)
 
 
 class AllBut(Generic[S]):
-    """The sections of a table but for one, for a field of that one itself. Where the table grows, so does this; the
-    sections with such a field are to be named to the table (``used_in``), too."""
+    """The sections of a table but for one, for a field of that one itself, also named to it (``used_in``)."""
 
     def __init__(self, table: Kinds[S], name: str) -> None:
         self.table, self.name = table, name
@@ -168,7 +155,7 @@ class AllBut(Generic[S]):
         return handler.generate_schema(Annotated[members, Field(discriminator="kind")])
 
 
-class Names(_InSchemas[R]):
+class Names(Table[R]):
     """Rows of which a field names one."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

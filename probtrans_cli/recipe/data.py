@@ -6,7 +6,7 @@ names that `data.format` may have. How a vocabulary is built and a format is rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,6 +18,7 @@ from probtrans_cli.recipe.base import (
     Files,
     FormatOptions,
     Fraction,
+    Inconsistency,
     Kinds,
     KindSection,
     Names,
@@ -56,13 +57,13 @@ class Table(FormatOptions):
     def width(self) -> int:
         return self.columns or max(self.text, self.label) + 1
 
-    def inconsistencies(self) -> Iterator[tuple[str, str]]:
+    def inconsistencies(self) -> Iterator[Inconsistency]:
         """Check the section by itself: each wrong key with the reason."""
         if self.width <= (last := max(self.text, self.label)):
-            yield "columns", f"found {self.columns}, but there is a column {last}, counted from 0"
+            yield ("columns",), f"found {self.columns}, but there is a column {last}, counted from 0"
         if self.quoted and (len(self.separator) > 1 or self.separator in '"\r\n'):
             reason = f"for columns that one character other than a quote separates: found {self.separator!r}"
-            yield "quoting", reason
+            yield ("quoting",), reason
 
 
 # --- vocabularies -----------------------------------------------------------------------------------------------------
@@ -95,9 +96,9 @@ class VocabularySection(KindSection):
         """The folder that it is read from; None = it is made from the training file alone."""
         return getattr(self, "folder", None)
 
-    def inconsistencies(self) -> list[tuple[tuple[str, ...], str]]:
+    def inconsistencies(self) -> Iterable[Inconsistency]:
         """Check the section by itself: the path of each wrong key below this section, with the reason."""
-        return []
+        return ()
 
 
 VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
@@ -178,10 +179,10 @@ class WordPieceVocabulary(VocabularySection):
     """Features of the spelling, added to the scores of each piece of the word. A lower-case vocabulary does not see
     capitals, the feature `shape` does. null = no features."""
 
-    def inconsistencies(self) -> list[tuple[tuple[str, ...], str]]:
-        options = ("size", "lowercase") if self.folder is not None else ()
-        changed = [name for name in options if getattr(self, name) != type(self).model_fields[name].default]
-        return [((name,), "for a trained vocabulary only: leave it out") for name in changed]
+    def inconsistencies(self) -> Iterator[Inconsistency]:
+        for name in ("size", "lowercase") if self.folder is not None else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                yield (name,), "for a trained vocabulary only: leave it out"
 
 
 @VOCABULARIES.add

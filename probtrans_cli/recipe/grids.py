@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -74,15 +75,13 @@ class GridSection(TaskSection):
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         steps, most = self.iterative_steps, recipe.model.iterations
-        faults: list[Inconsistency] = []
         if steps > most:
-            faults.append((("task", "iterative_steps"), f"found {steps}, but the model has {most} to repeat"))
+            yield ("task", "iterative_steps"), f"found {steps}, but the model has {most} to repeat"
         if 0 < recipe.data.rows < self.rows:
             reason = f"found {self.rows}, but data.grid.rows keeps {recipe.data.rows} of a sentence: set that, too"
-            faults.append((("task", "rows"), reason))
-        return faults
+            yield ("task", "rows"), reason
 
 
 @TASKS.add
@@ -110,11 +109,10 @@ class OpenExtraction(GridSection):
     location_time: bool = True
     """true: words labelled as a place or a time stand at the end of the second argument; false: they are left out."""
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
-        faults = super().inconsistencies_with(recipe)
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
+        yield from super().inconsistencies_with(recipe)
         if self.constraint_only and not self.constraints.used:
-            faults.append((("task", "constraint_only"), "there are no `task.constraints`: leave it out"))
-        return faults
+            yield ("task", "constraint_only"), "there are no `task.constraints`: leave it out"
 
 
 @TASKS.add

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -21,7 +20,7 @@ from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data, Grid, Select
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer
 from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS, FACTORS
 from probtrans_cli.recipe.model.transformer import POSITIONS
-from probtrans_cli.recipe.task import TASKS, TaskSection, formats_for
+from probtrans_cli.recipe.task import TASKS, TaskSection
 from probtrans_cli.recipe.training import SCHEDULES, Eval, Log, Optim, Predict, Runtime, Save, Train
 from probtrans_cli.recipe.weights import Bayes, WeightPredict
 
@@ -98,27 +97,27 @@ for table in (VOCABULARIES, FORMATS, MODELS, DECOMPOSITIONS, FACTORS, POSITIONS,
 
 
 def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
-    """Every inconsistency of a recipe: the key's path, and why its value does not go with the others."""
-    model = chain(recipe.model.inconsistencies(), recipe.model.inconsistencies_with(recipe.data.vocabulary))
-    return [
-        *_files(recipe),
-        *_sentences(recipe),
-        *_training(recipe),
-        *_layers(recipe),
-        *_uncertain_weights(recipe),
-        *recipe.task.inconsistencies_with(recipe),
-        *((("model", *path), reason) for path, reason in model),
-    ]
+    """Return every inconsistency of a recipe: the key's path, and why its value does not go with the others."""
+    data, model = recipe.data, recipe.model
+    of_sections = (
+        (("data", "table"), data.table.inconsistencies()),
+        (("data", "vocabulary"), data.vocabulary.inconsistencies()),
+        (("model",), model.inconsistencies()),
+        (("model",), model.inconsistencies_with(data.vocabulary)),
+        ((), recipe.task.inconsistencies_with(recipe)),
+    )
+    within = [((*section, *path), reason) for section, faults in of_sections for path, reason in faults]
+    return [*_data(recipe), *_training(recipe), *_layers(recipe), *_uncertain_weights(recipe), *within]
 
 
-def _files(recipe: Recipe) -> Iterator[Inconsistency]:
-    """Files that do not have what the task learns from, options of other files, and the vocabulary."""
-    data, kind, vocabulary = recipe.data, recipe.task.kind, recipe.data.vocabulary
-    fitting = formats_for(recipe.task)
+def _data(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Yield files without what the task learns from, options of other files, words and sentences out of place."""
+    data, task, vocabulary = recipe.data, recipe.task, recipe.data.vocabulary
+    fitting = [name for name, row in FORMATS.items() if task.needs in row.gives]
     if data.format not in fitting:
-        plain = recipe.task.needs == "tags" and data.format == "text"
+        plain = task.needs == "tags" and data.format == "text"
         reason = "plain text has no tags" if plain else f"found {data.format}"
-        yield ("data", "format"), f"{reason}: `kind: {kind}` reads {', '.join(fitting)}"
+        yield ("data", "format"), f"{reason}: `kind: {task.kind}` reads {', '.join(fitting)}"
     for options in dict.fromkeys(row.options for row in FORMATS.values() if row.options is not None):
         names = [row.name for row in FORMATS.values() if row.options == options]
         if data.format not in names and getattr(data, options) != Data.model_fields[options].default:
@@ -126,12 +125,8 @@ def _files(recipe: Recipe) -> Iterator[Inconsistency]:
     for name, section in (("table", data.table), ("jsonl", data.jsonl)):
         if section.text == section.label:
             yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
-    yield from ((("data", "table", key), reason) for key, reason in data.table.inconsistencies())
-    for path, reason in vocabulary.inconsistencies():
-        yield ("data", "vocabulary", *path), reason
-    if recipe.task.needs_every_token and vocabulary.omits_words:
-        reason = f"`kind: {kind}` labels every token: leave this out"
-        yield ("data", "vocabulary", "punctuation"), reason
+    if task.needs_every_token and vocabulary.omits_words:
+        yield ("data", "vocabulary", "punctuation"), f"`kind: {task.kind}` labels every token: leave this out"
     words = ("data", "grid", "extra_words")
     twice = next((word for word, count in Counter(data.grid.extra_words).items() if count > 1), None)
     if twice is not None:
@@ -140,37 +135,36 @@ def _files(recipe: Recipe) -> Iterator[Inconsistency]:
         yield words, "coordinations have no extra words: leave this out"
     if data.extra_words and not vocabulary.has_extra_words:
         yield words, f"a vocabulary of kind `{vocabulary.kind}` has no entries for extra words: set this to []"
-
-
-def _sentences(recipe: Recipe) -> Iterator[Inconsistency]:
-    """Sentences that may not be divided, or have a way of their own."""
-    data, task = recipe.data, recipe.task
     if data.format == "documents" and data.select != Select():
         yield ("data", "select"), "documents are read as a whole: leave this out"
-    path = "data", "too_long"
     if data.format == "documents" and data.longest is not None:
         yield ("data", "longest"), "documents have data.documents.max_length: leave this out"
-    elif data.too_long == "error":
-        return
-    elif data.longest is None:
-        yield path, "too long for what? Set data.longest, too"
-    elif data.too_long == "skip":
-        return
-    elif data.format == "extractions":
-        if data.too_long != "split":
-            yield path, "tuples of `format: extractions` are not cut: choose error, skip or split"
-    elif data.rows:
-        yield path, f"rows of labels of `format: {data.format}` are not divided: choose error or skip"
-    elif data.too_long == "split":
-        yield path, "only `format: extractions` is split: choose error, cut, window or skip"
-    elif not task.may_be_cut:
-        yield path, f"`kind: {task.kind}` is scored by whole sentences: choose error or skip"
-    elif data.too_long == "window" and not task.may_be_divided:
-        yield path, "a label is one of a whole text: choose cut or error"
+    elif data.too_long != "error" and (reason := _undivided(data, task)):
+        yield ("data", "too_long"), reason
+
+
+def _undivided(data: Data, task: TaskSection) -> str:
+    """Return why longer sentences cannot be treated as `data.too_long` says; empty where they can."""
+    if data.longest is None:
+        return "too long for what? Set data.longest, too"
+    if data.too_long == "skip":
+        return ""
+    if data.format == "extractions":
+        cut = data.too_long != "split"
+        return "tuples of `format: extractions` are not cut: choose error, skip or split" if cut else ""
+    if data.rows:
+        return f"rows of labels of `format: {data.format}` are not divided: choose error or skip"
+    if data.too_long == "split":
+        return "only `format: extractions` is split: choose error, cut, window or skip"
+    if not task.may_be_cut:
+        return f"`kind: {task.kind}` is scored by whole sentences: choose error or skip"
+    if data.too_long == "window" and not task.may_be_divided:
+        return "a label is one of a whole text: choose cut or error"
+    return ""
 
 
 def _training(recipe: Recipe) -> Iterator[Inconsistency]:
-    """What cannot do without a dev set, arcs that the model does not have, and what a probe cannot change."""
+    """Yield what cannot do without a dev set, arcs that the model does not have, and what a probe cannot change."""
     model, optim = recipe.model, recipe.optim
     channel, iteration, penalty = recipe.eval.channel, recipe.eval.iteration, ("optim", "ternary_penalty", "weight")
     if recipe.data.dev is None and optim.schedule.drops_after is not None:
@@ -199,7 +193,7 @@ def _training(recipe: Recipe) -> Iterator[Inconsistency]:
 
 
 def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
-    """Layers that are frozen or move slowly, and are not there, have no values to keep, or are uncertain."""
+    """Yield layers that are frozen or move slowly, and are not there, have no values to keep, or are uncertain."""
     layers, frozen, path = recipe.model.facts.separate_layers, recipe.train.freeze, ("train", "freeze")
     none = f"this model of kind `{recipe.model.kind}` has no layers with weights of their own"
     if recipe.optim.layer_decay != 1.0 and not layers:
@@ -223,7 +217,7 @@ def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
 
 
 def _uncertain_weights(recipe: Recipe) -> Iterator[Inconsistency]:
-    """What a distribution over weights cannot do."""
+    """Yield what a distribution over weights cannot do."""
     ivon, bayes = recipe.optim.posterior, recipe.model.facts.variational
     if ivon is not None:
         if ivon.prior.kind == "start":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field
@@ -16,7 +17,7 @@ from probtrans_cli.recipe.base import (
     Section,
     Share,
 )
-from probtrans_cli.recipe.data import FORMATS, Data
+from probtrans_cli.recipe.data import Data
 from probtrans_cli.recipe.model.base import ModelSection
 
 
@@ -74,10 +75,10 @@ class TaskSection(KindSection):
         """The option, as in a recipe, with which moments cannot go through the output layer; None if there is none."""
         return None
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterable[Inconsistency]:
         """Check this section against the rest of the recipe: each wrong key's path from the top, with the reason."""
         del recipe
-        return []
+        return ()
 
 
 TASKS: Kinds[TaskSection] = Kinds("task")
@@ -162,20 +163,18 @@ class WordPrediction(TaskSection):
         }
         return (("output",), reasons[self.output]) if self.output in reasons else None
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
-        faults: list[Inconsistency] = []
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         if self.output == "bert" and not recipe.model.facts.has_bert_output:
             reason = f"`bert` is for a transformer, and model.kind is {recipe.model.kind}: choose linear or tied"
-            faults.append((("task", "output"), reason))
+            yield ("task", "output"), reason
         if self.output == "tied" and recipe.model.facts.encoders:
             reason = "words have vectors of the lower encoder's, and states are the upper one's: choose linear"
-            faults.append((("task", "output"), reason))
+            yield ("task", "output"), reason
         if not self.tie_decoder and self.output != "bert":
-            faults.append((("task", "tie_decoder"), "for `task.output: bert` only: leave it out"))
+            yield ("task", "tie_decoder"), "for `task.output: bert` only: leave it out"
         total = self.mlm.mask + self.mlm.random + self.mlm.keep
         if abs(total - 1.0) > 1e-6:
-            faults.append((("task", "mlm", "keep"), f"mask, random and keep are {total:g} together, not 1"))
-        return faults
+            yield ("task", "mlm", "keep"), f"mask, random and keep are {total:g} together, not 1"
 
 
 @TASKS.add
@@ -191,16 +190,15 @@ class MaskedLanguageModel(WordPrediction):
     mlm: PlainMasking = PlainMasking()
     """What is hidden."""
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
-        faults = super().inconsistencies_with(recipe)
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
+        yield from super().inconsistencies_with(recipe)
         vocabulary = recipe.data.vocabulary
         if vocabulary.has_features and not vocabulary.counts_words:
             reason = "the features of its other pieces would give a hidden word away: leave it out"
-            faults.append((("data", "vocabulary", "features"), reason))
+            yield ("data", "vocabulary", "features"), reason
         elif vocabulary.has_features and self.mlm.random > 0.0:
             reason = "a word in another's place would have its features: set this to 0, and mask or keep to more"
-            faults.append((("task", "mlm", "random"), reason))
-        return faults
+            yield ("task", "mlm", "random"), reason
 
 
 @TASKS.add
@@ -251,11 +249,12 @@ class EntityRecognition(TaskSection):
     def learned(self) -> tuple[str, ...]:
         return ("tag",)
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
-        if recipe.data.columns.entities is not None or recipe.data.format != "columns":
-            return []
-        reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
-        return [(("data", "columns", "entities"), reason)]
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
+        if recipe.data.columns.entities is None and recipe.data.format == "columns":
+            yield (
+                ("data", "columns", "entities"),
+                "`kind: ner` learns entities: set this to bioes (the paper's) or iob2",
+            )
 
 
 @TASKS.add
@@ -279,11 +278,10 @@ class Classification(TaskSection):
     def learned(self) -> tuple[str, ...]:
         return ("label",)
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
-        if self.representation != "root" or recipe.model.facts.has_root:
-            return []
-        reason = "the model has no root node: set model.root='{}' (probabilistic), or choose cls or mean"
-        return [(("task", "representation"), reason)]
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
+        if self.representation == "root" and not recipe.model.facts.has_root:
+            reason = "the model has no root node: set model.root='{}' (probabilistic), or choose cls or mean"
+            yield ("task", "representation"), reason
 
 
 @TASKS.add
@@ -301,27 +299,19 @@ class Pretraining(WordPrediction):
     pair_weight: NonNegativeFloat = 1.0
     """Weight of the pairs' loss; `data.documents.pairs` says what the pairs are."""
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
-        faults = super().inconsistencies_with(recipe)
-        documents, model = recipe.data.documents, recipe.model
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
+        yield from super().inconsistencies_with(recipe)
+        documents, facts = recipe.data.documents, recipe.model.facts
         if documents.pairs == "none" and self.pair_weight != Pretraining.model_fields["pair_weight"].default:
-            faults.append((("task", "pair_weight"), "`data.documents.pairs` is none: leave it out"))
+            yield ("task", "pair_weight"), "`data.documents.pairs` is none: leave it out"
         if recipe.data.vocabulary.has_features:
-            faults.append((("data", "vocabulary", "features"), "`kind: pretrain` has no features: leave it out"))
-        if documents.pairs != "none" and model.facts.segment_types == 1:
+            yield ("data", "vocabulary", "features"), "`kind: pretrain` has no features: leave it out"
+        if documents.pairs != "none" and facts.segment_types == 1:
             reason = "two texts have two segments: set this to 2, or to 0 to have none"
-            faults.append((("model", *[*model.facts.encoders][:1], "segments"), reason))
-        if model.facts.position_rows is not None and model.facts.position_rows < documents.max_length:
-            reason = (
-                f"found {model.facts.position_rows}, less than the {documents.max_length} of data.documents.max_length"
-            )
-            faults.append((("model", *model.facts.shortest, "positions", "rows"), reason))
-        return faults
-
-
-def formats_for(task: TaskSection) -> list[str]:
-    """The data formats that have what the task needs."""
-    return [name for name, row in FORMATS.items() if task.needs in row.gives]
+            yield ("model", *[*facts.encoders][:1], "segments"), reason
+        if facts.position_rows is not None and facts.position_rows < documents.max_length:
+            reason = f"found {facts.position_rows}, less than the {documents.max_length} of data.documents.max_length"
+            yield ("model", *facts.shortest, "positions", "rows"), reason
 
 
 LABELS_OF_COGS = ("role", "category", "noun_type", "verb_name")
@@ -381,12 +371,13 @@ class SemanticParsing(TaskSection):
             return "parent: attention"
         return next((f"{key}: word" for key in ("category", "verb") if getattr(self, key) == "word"), None)
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         if self.decode == "sentence" and (self.parent, self.category) != ("category", "word"):
             reason = "labels of whole sentences are those of `parent: category` and `category: word`: set them, too"
-            return [(("task", "decode"), reason)]
+            yield ("task", "decode"), reason
+            return
         unary, state = recipe.model.facts.unary_width, recipe.model.facts.width
-        if unary == state:
-            return []
         reason = f"a word's unary scores are {unary} numbers and its representation {state}: choose context"
-        return [(("task", key), reason) for key in ("category", "verb") if getattr(self, key) == "word"]
+        for key in ("category", "verb"):
+            if unary != state and getattr(self, key) == "word":
+                yield ("task", key), reason

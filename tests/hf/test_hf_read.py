@@ -136,7 +136,7 @@ def test_options_become_those_of_a_recipe(tmp_path: Path, activation: str, ours:
     assert (section.activation, section.dropout, section.embedding_dropout) == (ours, 0.0, 0.0)
     assert (section.attention_dropout, section.positions.rows, section.segments) == (0.25, 40, 3)  # type: ignore[union-attr]
     assert (section.norm_eps, section.std, section.layers, section.heads) == (1e-7, 0.05, 2, 4)
-    assert section.inconsistencies() == []
+    assert [*section.inconsistencies()] == []
 
 
 def test_what_is_not_written_in_a_config_is_that_of_bert_base(tmp_path: Path) -> None:

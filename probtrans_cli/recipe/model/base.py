@@ -6,7 +6,7 @@ layers. The rest of the package reads :class:`Facts`, and never asks which kind 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -123,14 +123,14 @@ class ModelSection(KindSection):
         """The same section with every automatic value (``null``) filled in."""
         return self
 
-    def inconsistencies(self) -> list[Inconsistency]:
-        """Values of the section that do not go together: each key's path within the section, with the reason."""
-        return []
+    def inconsistencies(self) -> Iterable[Inconsistency]:
+        """Check the section by itself: each wrong key's path within the section, with the reason."""
+        return ()
 
-    def inconsistencies_with(self, vocabulary: VocabularySection) -> list[Inconsistency]:
+    def inconsistencies_with(self, vocabulary: VocabularySection) -> Iterable[Inconsistency]:
         """Check the section against the vocabulary: each wrong key's path within the section, with the reason."""
         del vocabulary
-        return []
+        return ()
 
 
 MODELS: Kinds[ModelSection] = Kinds("model")

@@ -401,55 +401,48 @@ class ProbabilisticTransformer(ModelSection):
             weight = weight.model_copy(update={"heads": heads})
         return self.model_copy(update={"message_weight": weight})
 
-    def inconsistencies(self) -> list[Inconsistency]:
-        d, channels = self.labels, self.channels
+    def inconsistencies(self) -> Iterator[Inconsistency]:
+        d, channels, features = self.labels, self.channels, self.globals
         buckets = 1 if self.distance is None else 2 * self.distance + 2
         sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d, d)}
         if self.root is not None:
             sizes["root"] = self.root.decomposition.numbers(1, channels, d, self.root.labels)
-        if self.globals is not None:
-            neural = self.globals.parameterization == "neural"
-            groups = channels if self.globals.by_channel else 1
-            sizes["globals"] = groups * d * (d if neural else self.globals.features)
+        if features is not None:
+            groups = channels if features.by_channel else 1
+            sizes["globals"] = groups * d * (d if features.parameterization == "neural" else features.features)
         times = 1 if self.share_potentials else self.iterations
-        too_large = {part: times * numbers for part, numbers in sizes.items() if times * numbers > MOST_NUMBERS}
-        faults: list[Inconsistency] = [((part,), TOO_LARGE.format(numbers)) for part, numbers in too_large.items()]
+        for part, numbers in sizes.items():
+            if times * numbers > MOST_NUMBERS:
+                yield (part,), TOO_LARGE.format(times * numbers)
         if not self.decomposition.has_buckets and self.distance is not None:
             reason = f"`{self.decomposition.kind}` knows every distance by itself: set this to null or leave it out"
-            faults.append((("distance",), reason))
+            yield ("distance",), reason
         if self.symmetric and not self.decomposition.can_be_symmetric:
-            faults.append((("symmetric",), "a rotation is not symmetric: choose another decomposition, or false"))
+            yield ("symmetric",), "a rotation is not symmetric: choose another decomposition, or false"
         if self.gains and not self.decomposition.has_gains:
-            faults.append((("gains",), f"`decomposition.kind: {self.decomposition.kind}` has none: set this to false"))
+            yield ("gains",), f"`decomposition.kind: {self.decomposition.kind}` has none: set this to false"
         if self.latent == "spherical" and self.output == "probabilities":
-            faults.append((("output",), "a spherical latent has no probabilities: set this to scores"))
-        if self.globals is not None:
-            if self.globals.parameterization == "neural" and self.globals.kind != "all-dep":
-                faults.append((("globals", "parameterization"), "`neural` is for `kind: all-dep`"))
-            if self.globals.kind == "all-dep" and self.heads == "tree":
-                reason = (
-                    "a word whose head is a global feature is in no tree: choose dep-split, single-split or rectified"
-                )
-                faults.append((("globals", "kind"), reason))
-        if self.message_weight.features is not None and (self.globals is None or not self.globals.chosen_apart):
+            yield ("output",), "a point on a sphere has no probabilities: set this to scores"
+        if features is not None and features.parameterization == "neural" and features.kind != "all-dep":
+            yield ("globals", "parameterization"), "`neural` is for `kind: all-dep`"
+        if features is not None and features.kind == "all-dep" and self.heads == "tree":
+            reason = "a word whose head is a global feature is in no tree: choose dep-split, single-split or rectified"
+            yield ("globals", "kind"), reason
+        if self.message_weight.features is not None and (features is None or not features.chosen_apart):
             reason = (
                 "it is for `model.globals` of kind dep-split or single-split; rectified features have no weight, "
                 "and all-dep ones that of heads: choose one of the former, or set this to null"
             )
-            faults.append((("message_weight", "features"), reason))
+            yield ("message_weight", "features"), reason
         if self.root is not None and self.root.own_label and not (self.head_labels and channels > 1):
-            reason = (
-                "the root's label is one of several: set model.head_labels=true and more channels, or this to false"
-            )
-            faults.append((("root", "own_label"), reason))
+            reason = "the root's label is one of several: set model.head_labels=true and more channels, or this to false"
+            yield ("root", "own_label"), reason
         if self.head_bias is not None:
-            faults += self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
-        return faults
+            yield from self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
 
-    def inconsistencies_with(self, vocabulary: VocabularySection) -> list[Inconsistency]:
-        if self.head_bias is None or vocabulary.counts_words:
-            return []
-        return [(("head_bias",), f"it counts words: data.vocabulary.kind is {vocabulary.kind}, choose words")]
+    def inconsistencies_with(self, vocabulary: VocabularySection) -> Iterator[Inconsistency]:
+        if self.head_bias is not None and not vocabulary.counts_words:
+            yield ("head_bias",), f"it counts words: data.vocabulary.kind is {vocabulary.kind}, choose words"
 
 
 DECOMPOSITIONS.used_in(ProbabilisticTransformer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -79,7 +80,7 @@ class Stacked(ModelSection):
     def resolved(self) -> Stacked:
         return self.model_copy(update={"lower": self.lower.resolved(), "upper": self.upper.resolved()})
 
-    def inconsistencies(self) -> list[Inconsistency]:
+    def inconsistencies(self) -> Iterator[Inconsistency]:
         elsewhere = "the weights of both start with model.init_from: leave this out"
         certain = "the weights of a stacked model have no rule for this: leave it out, or set optim.kind=ivon"
         no_words = "the upper encoder has no vectors of words: leave this out"
@@ -94,18 +95,17 @@ class Stacked(ModelSection):
             ("upper", "segments"): "the lower encoder reads segments: set this to 0",
         }
         parts = self.facts.encoders
-        faults = [((name, *path), why) for name, part in parts.items() for path, why in part.inconsistencies()]
+        yield from (((name, *path), why) for name, part in parts.items() for path, why in part.inconsistencies())
         for (name, key), reason in without_meaning.items():
             if getattr(parts[name], key, None):
-                faults.append(((name, key.rstrip("_")), reason))
+                yield (name, key.rstrip("_")), reason
         numbers = self.lower.facts.width * self.upper.facts.unary_width
         if numbers > MOST_NUMBERS:
-            faults.append((("upper",), TOO_LARGE.format(numbers)))
-        return faults
+            yield ("upper",), TOO_LARGE.format(numbers)
 
-    def inconsistencies_with(self, vocabulary: VocabularySection) -> list[Inconsistency]:
-        parts = self.facts.encoders.items()
-        return [((name, *path), why) for name, part in parts for path, why in part.inconsistencies_with(vocabulary)]
+    def inconsistencies_with(self, vocabulary: VocabularySection) -> Iterator[Inconsistency]:
+        for name, part in self.facts.encoders.items():
+            yield from (((name, *path), why) for path, why in part.inconsistencies_with(vocabulary))
 
 
 MODELS.used_in(Stacked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -186,17 +186,15 @@ class Transformer(ModelSection):
         size = self.head_size or self.width // self.heads
         return self.model_copy(update={"head_size": size, "attention_dropout": dropped})
 
-    def inconsistencies(self) -> list[Inconsistency]:
-        faults: list[Inconsistency] = []
+    def inconsistencies(self) -> Iterator[Inconsistency]:
         if self.head_size is None and self.width % self.heads:
             reason = f"{self.heads} heads do not divide a width of {self.width}: change one of them, or set head_size"
-            faults.append((("heads",), reason))
+            yield ("heads",), reason
         projections = 4 * self.heads * (self.head_size or self.width // self.heads)
         layers = 1 if self.share_layers else self.layers
         numbers = self.width * ((self.positions.table_rows or 0) + layers * (projections + 2 * self.inner))
         if numbers > MOST_NUMBERS:
-            faults.append((("width",), TOO_LARGE.format(numbers)))
-        return faults
+            yield ("width",), TOO_LARGE.format(numbers)
 
 
 _PRESETS: dict[str, dict[str, Any]] = {
