@@ -144,7 +144,7 @@ class Kinds(Table[type[S]]):
 
 
 class AllBut(Generic[S]):
-    """The sections of a table but for one, for a field of that one itself, also named to it (``used_in``)."""
+    """The sections of a table but for one, for a field of that one itself; it is named to the table, too."""
 
     def __init__(self, table: Kinds[S], name: str) -> None:
         self.table, self.name = table, name

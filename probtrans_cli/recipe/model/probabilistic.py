@@ -401,7 +401,7 @@ class ProbabilisticTransformer(ModelSection):
             weight = weight.model_copy(update={"heads": heads})
         return self.model_copy(update={"message_weight": weight})
 
-    def inconsistencies(self) -> Iterator[Inconsistency]:
+    def _sizes(self) -> Iterator[Inconsistency]:
         d, channels, features = self.labels, self.channels, self.globals
         buckets = 1 if self.distance is None else 2 * self.distance + 2
         sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d, d)}
@@ -414,6 +414,10 @@ class ProbabilisticTransformer(ModelSection):
         for part, numbers in sizes.items():
             if times * numbers > MOST_NUMBERS:
                 yield (part,), TOO_LARGE.format(times * numbers)
+
+    def inconsistencies(self) -> Iterator[Inconsistency]:
+        yield from self._sizes()
+        features = self.globals
         if not self.decomposition.has_buckets and self.distance is not None:
             reason = f"`{self.decomposition.kind}` knows every distance by itself: set this to null or leave it out"
             yield ("distance",), reason
@@ -434,8 +438,8 @@ class ProbabilisticTransformer(ModelSection):
                 "and all-dep ones that of heads: choose one of the former, or set this to null"
             )
             yield ("message_weight", "features"), reason
-        if self.root is not None and self.root.own_label and not (self.head_labels and channels > 1):
-            reason = "the root's label is one of several: set model.head_labels=true and more channels, or this to false"
+        if self.root is not None and self.root.own_label and not (self.head_labels and self.channels > 1):
+            reason = "the root's label is one of several: set model.head_labels=true and more channels, or false here"
             yield ("root", "own_label"), reason
         if self.head_bias is not None:
             yield from self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
