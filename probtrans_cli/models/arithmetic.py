@@ -127,3 +127,12 @@ class Plain(Arithmetic):
 
 
 PLAIN = Plain()
+
+
+def may_depend_on(values: Tensor) -> bool:
+    """Whether shapes and checks may depend on these values."""
+    return (
+        values.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not isinstance(values, torch._subclasses.FakeTensor)
+    )

@@ -20,13 +20,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.models.arithmetic import PLAIN
+from probtrans_cli.models.arithmetic import PLAIN, may_depend_on
 from probtrans_cli.models.base import CUES, Encoded, Encoder, Features, Inputs, Outputs, Wants, Words, first_tokens
 from probtrans_cli.models.bayesian.moments import State, mean_over_words
 from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, moments_of_words, refusal
 from probtrans_cli.models.bayesian.weights import posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
-from probtrans_cli.models.shapes import may_depend_on
 
 PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` where a vocabulary does not say otherwise
 Sentence = Literal["root", "cls", "mean"]

@@ -31,10 +31,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
+from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values, may_depend_on
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, Words, chosen_iterations
 from probtrans_cli.models.bayesian.propagation import MOMENTS
-from probtrans_cli.models.shapes import may_depend_on
 from probtrans_cli.recipe.model import Transformer as Section
 from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
 

@@ -5,7 +5,7 @@ is allowed, and why:
 
 - every line of metrics, evaluation and checkpoint reads values, as their users do (``log.every_steps``);
 - on a CPU alone, where nobody waits: padding is left out, ids and segments are checked, the loss is looked at after
-  every update (``models/shapes.py``, ``loop.py``);
+  every update (``models/arithmetic.py``, ``loop.py``);
 - copies to the device that are not waited for: those of a batch.
 """
 

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from probtrans_cli.models.arithmetic import may_depend_on
 from probtrans_cli.models.bayesian.together import Together
-from probtrans_cli.models.shapes import may_depend_on
 
 LEAST = 1e-20  # what is least is certain
 

@@ -27,8 +27,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from probtrans_cli.models.arithmetic import may_depend_on
 from probtrans_cli.models.probabilistic.projections import Sides
-from probtrans_cli.models.shapes import may_depend_on
 
 CHUNK = 2**18  # numbers of one side that are worked on at a time: a megabyte, which a processor's cache holds
 

@@ -20,12 +20,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
+from probtrans_cli.models.arithmetic import may_depend_on
 from probtrans_cli.models.probabilistic.fast.bands import first_derivatives_only
 from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages, TernarySides
 from probtrans_cli.models.probabilistic.inference import Inference, labels_allowed, over
 from probtrans_cli.models.probabilistic.matrix_tree import labelled_marginals, tree_marginals
-from probtrans_cli.models.shapes import may_depend_on
 
 BLOCK = 2**19  # head scores in a block
 SMALLEST = 16  # children of a block, at least

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from probtrans_cli.models.shapes import may_depend_on
+from probtrans_cli.models.arithmetic import may_depend_on
 
 WORTH_PACKING = 0.05  # share of padding above which picking the real words out pays
 

@@ -23,12 +23,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from probtrans_cli.models.arithmetic import may_depend_on
 from probtrans_cli.models.probabilistic.fast.heads import BlockedHeads, HeadVariables, StoredHeads, drop
 from probtrans_cli.models.probabilistic.fast.layout import Layout, packed, shared_lines, worth_packing
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages
 from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Result, State, Update
 from probtrans_cli.models.probabilistic.potentials import Potentials
-from probtrans_cli.models.shapes import may_depend_on
 from probtrans_cli.recipe.training import Forms
 
 LONG = 2**25  # head scores of an iteration above which they are not kept
