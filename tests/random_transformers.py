@@ -93,13 +93,11 @@ class Agreement(NamedTuple):
 def agreement(encoder: TransformerEncoder, words: Tensor, truth: Truth, kind: Kind) -> Agreement:
     """How near one pass comes to the draws."""
     mask = torch.ones(words.shape[:2], dtype=torch.bool)
-    found = one_pass(encoder, words, mask, kind)
-    assert found.variance is not None
-    state = State(found.states, found.variance, found.shared)
-    pooled = mean_over_words(state, mask / mask.sum(1, keepdim=True)).variance
-    error = (found.states - truth.mean).norm() / truth.mean.norm()
-    ratios = found.variance.sum() / truth.variance.sum(), pooled.sum() / truth.of_pooled.sum()
-    return Agreement(float(error), *(float(one) for one in ratios))
+    state = one_pass(encoder, words, mask, kind).states
+    pooled = mean_over_words(State(state.mean, state.variance, state.shared), mask / mask.sum(1, keepdim=True)).variance
+    error = (state.mean - truth.mean).norm() / truth.mean.norm()
+    ratios = state.variance.sum() / truth.variance.sum(), pooled.sum() / truth.of_pooled.sum()
+    return Agreement(float(error), *map(float, ratios))
 
 
 def one_pass(encoder: TransformerEncoder, words: Tensor, mask: Tensor, kind: Kind, **more: Any) -> Encoded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from probtrans_cli.models.base import Encoded, Encoder, Inputs, Outputs, Wants
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
@@ -42,23 +42,9 @@ def register(row: EncoderKind) -> EncoderKind:
     return row
 
 
-def _stacked(section: Stacked, messages: Forms) -> StackedEncoder:
-    return StackedEncoder(section, build(section.lower, messages), build(section.upper, messages))
-
-
 register(EncoderKind(ProbabilisticTransformer, ProbabilisticEncoder))
 register(EncoderKind(Transformer, lambda section, _: TransformerEncoder(section)))
-register(EncoderKind(Stacked, _stacked))
-
-
-@overload
-def build(section: ProbabilisticTransformer, messages: Forms = "fast") -> ProbabilisticEncoder: ...
-@overload
-def build(section: Transformer, messages: Forms = "fast") -> TransformerEncoder: ...
-@overload
-def build(section: Stacked, messages: Forms = "fast") -> StackedEncoder: ...
-@overload
-def build(section: ModelSection | Mapping[str, Any], messages: Forms = "fast") -> Any: ...
+register(EncoderKind(Stacked, lambda part, how: StackedEncoder(part, build(part.lower, how), build(part.upper, how))))
 
 
 def build(section: ModelSection | Mapping[str, Any], messages: Forms = "fast") -> Any:

@@ -1,18 +1,17 @@
 """What the steps of a network compute with: tensors, or moments of what is uncertain.
 
-The wiring of an encoder and of an output layer is written once, in terms of these steps. :data:`PLAIN` is the modules'
-own calls; ``models/bayesian/propagation.py`` has the same steps for a :class:`State`, a mean and a variance of every
-number.
+The wiring of an encoder and of an output layer is written once, in terms of these steps. :data:`PLAIN` has them for
+tensors; ``models/bayesian/propagation.py`` for a :class:`State`, a mean and a variance of every number.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
+from torch.nn import functional
 
 Values = Any
 """Representations ``[b, n, d]`` or ``[m, d]``: a tensor, or a State."""
@@ -20,119 +19,78 @@ At = Bool[Tensor, "b n"] | Int[Tensor, " m"]
 """Some words of a padded batch, in row-major order: True where they stand, or their positions."""
 
 
-def taken(values: Shaped[Tensor, "b n ..."], at: At) -> Shaped[Tensor, "m ..."]:
-    """Those of some words. Where their positions are given, no computer waits for its GPU to count them."""
+def may_depend_on(values: Tensor) -> bool:
+    """Return True if shapes and checks may depend on the values of a tensor.
+
+    On a CPU they may, and save work: padding is left out, and rows that nobody wants are not computed. In a graph they
+    must not, and a GPU would have to be waited for, to learn how much to ask of it next.
+    """
+    on_cpu = values.device.type == "cpu" and not torch.compiler.is_compiling()
+    return on_cpu and not isinstance(values, torch._subclasses.FakeTensor)
+
+
+def select(values: Shaped[Tensor, "b n ..."], at: At) -> Shaped[Tensor, "m ..."]:
+    """Return the values of some words. If ``at`` holds positions, no computer waits for its GPU to count them."""
     return values[at] if at.dtype == torch.bool else values.flatten(0, 1).index_select(0, at)
 
 
-class Arithmetic(ABC):
-    """The steps."""
+class Arithmetic:
+    """The steps, for tensors."""
 
-    @abstractmethod
-    def linear(self, module: nn.Module, values: Values) -> Values:
-        """A linear layer."""
+    def __call__(self, module: nn.Module, values: Values) -> Values:
+        """Apply a module: a linear layer, a layer norm, an activation, dropout."""
+        return module(values)
 
-    @abstractmethod
-    def norm(self, module: nn.Module, values: Values) -> Values:
-        """A layer norm."""
-
-    @abstractmethod
-    def activate(self, module: nn.Module, values: Values) -> Values:
-        """A function of every number."""
-
-    @abstractmethod
-    def drop(self, module: nn.Module, values: Values) -> Values:
-        """Dropout."""
-
-    @abstractmethod
     def attend(
         self, layer: Any, values: Values, allowed: Tensor | None, arcs: bool, alone: bool
     ) -> tuple[Values, Tensor | None]:
-        """What every word takes from the others, in a ``Layer``; attention if ``arcs``. ``alone``: how words vary
-        together is not asked for."""
+        """Return what every word takes from the words in a ``Layer``; its attention if ``arcs``.
 
-    @abstractmethod
-    def add(self, values: Values, others: Values) -> Values:
-        """The sum of two values, or of values and a certain tensor."""
-
-    @abstractmethod
-    def by_table(self, values: Values, table: Tensor, bias: Tensor) -> Values:
-        """Scores of the entries of a certain table."""
-
-    @abstractmethod
-    def masked(self, values: Values, mask: Bool[Tensor, "b n"]) -> Values:
-        """0 where there is no word."""
-
-    @abstractmethod
-    def take(self, values: Values, at: At) -> Values:
-        """Those of some words ``[m, d]``."""
-
-    @abstractmethod
-    def put(self, values: Values, at: Bool[Tensor, "b n"]) -> Values:
-        """Those of some words in their places ``[b, n, d]``, 0 in the others."""
-
-    @abstractmethod
-    def first(self, values: Values) -> Values:
-        """Those of the first words ``[b, d]``."""
-
-    @abstractmethod
-    def fed(self, layer: Any, steps: tuple[Values, Values, Values, Values], values: Values) -> Values:
-        """The sum behind the feed-forward layer of a ``Layer``, of which ``steps`` are what went into the layer, what
-        the feed-forward layer read of it, what was behind its activation, and what it added."""
-
-
-class Plain(Arithmetic):
-    """The modules' own calls, of tensors."""
-
-    def linear(self, module: nn.Module, values: Tensor) -> Tensor:
-        return module(values)  # type: ignore[no-any-return]
-
-    def norm(self, module: nn.Module, values: Tensor) -> Tensor:
-        return module(values)  # type: ignore[no-any-return]
-
-    def activate(self, module: nn.Module, values: Tensor) -> Tensor:
-        return module(values)  # type: ignore[no-any-return]
-
-    def drop(self, module: nn.Module, values: Tensor) -> Tensor:
-        return module(values)  # type: ignore[no-any-return]
-
-    def attend(
-        self, layer: Any, values: Tensor, allowed: Tensor | None, arcs: bool, alone: bool
-    ) -> tuple[Tensor, Tensor | None]:
+        ``alone``: nothing that follows needs how words vary together.
+        """
         del alone
-        found: tuple[Tensor, Tensor | None] = layer.attend(values, allowed, arcs)
-        return found
+        mixed: tuple[Values, Tensor | None] = layer.attend(values, allowed, arcs)
+        return mixed
 
-    def add(self, values: Tensor, others: Tensor) -> Tensor:
-        return values + others
+    def add(self, values: Values, term: Values | Tensor) -> Values:
+        """Add values, or a certain tensor."""
+        return values + term
 
-    def by_table(self, values: Tensor, table: Tensor, bias: Tensor) -> Tensor:
-        return nn.functional.linear(values, table, bias)
+    def after_feed_forward(self, layer: Any, steps: tuple[Values, Values, Values, Values], total: Values) -> Values:
+        """Return the sum ``total`` behind the feed-forward part of a ``Layer``.
 
-    def masked(self, values: Tensor, mask: Tensor) -> Tensor:
+        ``steps``: what went into the layer, what the feed-forward part read of it, its activation, what it added.
+        """
+        del layer, steps
+        return total
+
+    def by_table(self, values: Values, table: Tensor, bias: Tensor) -> Values:
+        """Return scores of the entries of a certain table."""
+        return functional.linear(values, table, bias)
+
+    def masked(self, values: Values, mask: Bool[Tensor, "b n"]) -> Values:
+        """Return 0 where there is no word."""
         return values * mask[:, :, None]
 
-    def take(self, values: Tensor, at: At) -> Tensor:
-        return taken(values, at)
+    def select(self, values: Values, at: At) -> Values:
+        """Return the values of some words ``[m, d]``."""
+        return select(values, at)
 
-    def put(self, values: Tensor, at: Tensor) -> Tensor:
+    def put(self, values: Values, at: Bool[Tensor, "b n"]) -> Values:
+        """Return ``[b, n, d]`` with the values of some words in their places, 0 elsewhere."""
         return values.new_zeros(*at.shape, values.shape[-1]).masked_scatter(at[:, :, None], values)
 
-    def first(self, values: Tensor) -> Tensor:
+    def first(self, values: Values) -> Values:
+        """Return the values of the first words ``[b, d]``."""
         return values[:, 0]
 
-    def fed(self, layer: Any, steps: tuple[Tensor, Tensor, Tensor, Tensor], values: Tensor) -> Tensor:
-        del layer, steps
-        return values
+    def rest(self, values: Values) -> Values:
+        """Return the values of all words but the first ``[b, n - 1, d]``."""
+        return values[:, 1:]
+
+    def mean(self, values: Values, mask: Bool[Tensor, "b n"]) -> Values:
+        """Return the mean over the words ``[b, d]``; 0 for a sentence of none."""
+        return self.masked(values, mask).sum(1) / mask.sum(1, keepdim=True).clamp(min=1).to(values.dtype)
 
 
-PLAIN = Plain()
-
-
-def may_depend_on(values: Tensor) -> bool:
-    """Whether shapes and checks may depend on these values."""
-    return (
-        values.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and not isinstance(values, torch._subclasses.FakeTensor)
-    )
+PLAIN = Arithmetic()

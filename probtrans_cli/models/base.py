@@ -16,9 +16,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from probtrans_cli.errors import UsageError
+from probtrans_cli.models.arithmetic import Values
 from probtrans_cli.models.bayesian.readout import Predictive
 from probtrans_cli.models.bayesian.state import State
-from probtrans_cli.models.bayesian.together import Together
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.training import Optim
 
@@ -63,8 +63,8 @@ class Inputs:
 
 def first_tokens(first: Int[Tensor, "b w"], n: int) -> Bool[Tensor, "b n"]:
     """Where words begin among n tokens; ``first``: see :class:`Inputs`."""
-    found = torch.zeros(first.shape[0], n + 1, dtype=torch.bool, device=first.device)
-    return found.scatter(1, first.clamp(max=n), True)[:, :n]
+    starts = torch.zeros(first.shape[0], n + 1, dtype=torch.bool, device=first.device)
+    return starts.scatter(1, first.clamp(max=n), True)[:, :n]
 
 
 CUES = 9
@@ -110,8 +110,8 @@ class Outputs:
     """What a network answers; what was not wanted is None, or not there.
 
     ``scores``: by name, as the output layer gives them: ``words [m, o]``, ``sentence [b, o]``, and others.
-    ``states``, ``sentence``, ``arcs``, ``variance``: see :class:`Encoded`.
-    ``variances``: of ``scores``, by the same names, if moments were wanted.
+    ``states``, ``sentence``, ``arcs``: see :class:`Encoded`.
+    ``variance``: of the states, and ``variances``: of ``scores``, by the same names, if moments were wanted.
     ``doubt``: of a predictor that was asked for it, by the names of the scores; a network leaves it empty.
     ``member_arcs``: of a predictor that was asked for them, ``arcs`` of each member.
     """
@@ -131,24 +131,16 @@ class Encoded:
     """The result of an encoder for a batch of padded sentences.
 
     ``states [b, n, d]``: one vector a word, zero on padding. ``sentence [b, s]``: one vector a sentence, or None where
-    the encoder has none of its own (root, pooler).
+    the encoder has none of its own (root, pooler). Both are moments where the unary scores were.
     ``arcs [b, t, c, i, j]``: probability, after the ``t``-th of the wanted iterations and in channel ``c``, that the
     head of word ``i`` is column ``j`` (the ``n`` words first, then root and global features where the model has them);
-    None unless asked for.
+    None unless wanted.
     Of a transformer: attention of word ``i`` to word ``j`` in layer ``t`` and head ``c``, to itself included.
-    ``variance [b, n, d]``: of the states, for encoders that propagate one. ``shared [b, n, n]``: the covariances of
-    every two words' states, summed over features. ``sentence_variance [b, s]``: of ``sentence``. ``together``,
-    ``sentence_together``: how the features of each vary together, as far as that is known.
     """
 
-    states: Float[Tensor, "b n d"]
-    sentence: Float[Tensor, "b s"] | None = None
+    states: Values
+    sentence: Values | None = None
     arcs: Float[Tensor, "b t c n m"] | None = None
-    variance: Float[Tensor, "b n d"] | None = None
-    shared: Float[Tensor, "b n n"] | None = None
-    together: Together | None = None
-    sentence_variance: Float[Tensor, "b s"] | None = None
-    sentence_together: Together | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.models.arithmetic import PLAIN, may_depend_on
+from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, may_depend_on
 from probtrans_cli.models.base import CUES, Encoded, Encoder, Features, Inputs, Outputs, Wants, Words, first_tokens
-from probtrans_cli.models.bayesian.moments import State, mean_over_words
 from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, moments_of_words, refusal
 from probtrans_cli.models.bayesian.weights import posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
@@ -142,30 +141,22 @@ class Network(nn.Module):
             tokens = wants.tokens
             if wants.words is not None and wants.places is None:
                 tokens = inputs.tokens_of(wants.words)
-            encoded = self._encode(words, inputs, wants, tokens)
-            view = View(
-                encoded,
-                tokens,
-                wants.words,
-                self._table,
-                inputs,
-                PLAIN if wants.moments is None else MOMENTS,
-                positions=wants.positions,
-                places=wants.places,
-                unary=unary,
-            )
+            by = PLAIN if wants.moments is None else MOMENTS
+            encoded = self._encode(words, inputs, wants, tokens, by)
+            options: dict[str, Any] = {"positions": wants.positions, "places": wants.places, "unary": unary}
+            view = View(encoded, tokens, wants.words, self._table, inputs, by, **options)
             scores = self.output.read(view) if wants.scores else {}
-        variances = {}
-        if wants.moments is not None:
-            variances = {name: state.variance for name, state in scores.items()}
-            scores = {name: state.mean for name, state in scores.items()}
+        states = encoded.states if wants.states else None
+        sentence = encoded.sentence if wants.states or wants.sentence else None
+        if wants.moments is None:
+            return Outputs(scores=scores, states=states, sentence=sentence, arcs=encoded.arcs)
         return Outputs(
-            scores=scores,
-            states=encoded.states if wants.states else None,
-            sentence=encoded.sentence if wants.states or wants.sentence else None,
+            scores={name: state.mean for name, state in scores.items()},
+            states=None if states is None else states.mean,
+            sentence=None if sentence is None else sentence.mean,
             arcs=encoded.arcs,
-            variance=encoded.variance,
-            variances=variances,
+            variance=encoded.states.variance,
+            variances={name: state.variance for name, state in scores.items()},
         )
 
     def _read_again(self, words: Words, inputs: Inputs, wants: Wants) -> Outputs:
@@ -223,7 +214,7 @@ class Network(nn.Module):
         values = unary if moments is None else moments_of_words(unary, moments, self.unary, inputs.ids)
         return Words(values, mask, segments, cues, first)
 
-    def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None) -> Encoded:
+    def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None, by: Arithmetic) -> Encoded:
         """Encode the tokens, and the sentences where they have a representation.
 
         States are computed for those tokens alone that scores need, unless states are wanted themselves.
@@ -236,42 +227,17 @@ class Network(nn.Module):
                 at = torch.cat([torch.ones_like(at[:, :1]), behind], dim=1)
         encoded: Encoded = self.encoder(words, arcs=wants.arcs or False, at=at)
         if self.sentence == "mean":
-            return encoded if at is not None else self._with_mean(encoded, words, wants)
+            if at is not None:
+                return encoded
+            # Where the encoder reads words, each counts once, however many tokens it has.
+            mask = words.mask if words.first is None else first_tokens(words.first, words.mask.shape[1])
+            return replace(encoded, sentence=by.mean(encoded.states, mask))
         if self.sentence == "cls" and not self.encoder.facts.has_pooler:
-            encoded = replace(
-                encoded,
-                sentence=encoded.states[:, 0],
-                sentence_variance=None if encoded.variance is None else encoded.variance[:, 0],
-                sentence_together=None if encoded.together is None else encoded.together.each(lambda x: x[:, 0]),
-            )
+            encoded = replace(encoded, sentence=by.first(encoded.states))
         if self.start is None:
             return encoded
-        return replace(
-            encoded,
-            states=encoded.states[:, 1:],
-            arcs=None if encoded.arcs is None else self._arcs_of_words(encoded.arcs),
-            variance=None if encoded.variance is None else encoded.variance[:, 1:],
-            shared=None if encoded.shared is None else encoded.shared[:, 1:, 1:],
-            together=None if encoded.together is None else encoded.together.each(lambda x: x[:, 1:]),
-        )
-
-    def _with_mean(self, encoded: Encoded, words: Words, wants: Wants) -> Encoded:
-        """Add the mean of the words. Where the encoder reads words, each counts once, however many tokens it has."""
-        mask, states = words.mask, encoded.states
-        if words.first is not None:
-            mask = first_tokens(words.first, mask.shape[1])
-            states = states * mask[:, :, None]
-        number = mask.sum(1, keepdim=True).clamp(min=1)
-        if encoded.variance is not None and wants.moments is not None:
-            state = State(states, encoded.variance, encoded.shared, encoded.together)
-            pooled = mean_over_words(state, mask / number.to(states.dtype))
-            return replace(
-                encoded,
-                sentence=pooled.mean,
-                sentence_variance=pooled.variance,
-                sentence_together=pooled.together,
-            )
-        return replace(encoded, sentence=states.sum(1) / number.to(states.dtype))
+        arcs = None if encoded.arcs is None else self._arcs_of_words(encoded.arcs)
+        return replace(encoded, states=by.rest(encoded.states), arcs=arcs)
 
     def _arcs_of_words(self, arcs: Tensor) -> Tensor:
         """Leave out the rows of a `<cls>` in front; attention to it is added to the arcs to the root."""

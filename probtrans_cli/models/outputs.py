@@ -29,7 +29,6 @@ from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
 from probtrans_cli.models.base import Encoded, Encoder, Inputs
 from probtrans_cli.models.bayesian.moments import State, linear
 from probtrans_cli.models.bayesian.propagation import variance_of
-from probtrans_cli.models.bayesian.together import Together
 from probtrans_cli.models.transformer import ACTIVATIONS
 
 _LEAST = 1e-30  # of a word's share in the tied output, relative to the best one's
@@ -72,23 +71,25 @@ class View:
     def states(self) -> Values:
         """The representations ``[m, d]`` where scores are wanted, in row-major order."""
         assert self.encoded is not None, "the layer does not have sentences read again"
-        encoded = self.encoded
-        return self._where_wanted(self._values(encoded.states, encoded.variance, encoded.together))
+        return self._where_wanted(self.encoded.states)
 
     def _where_wanted(self, values: Values) -> Values:
         if self.places is not None:
             assert isinstance(values, Tensor), "moments have no graph"
-            return values if isinstance(self.places, str) else _at(values, self.places)
+            if isinstance(self.places, str):
+                return values
+            b, n, d = values.shape
+            row = (torch.arange(b, device=values.device) * n)[:, None] + self.places  # one look-up of rows
+            return values.flatten(0, 1).index_select(0, row.flatten()).view(*row.shape, d)
         assert self.tokens is not None, "the task wants scores of words"
         by = PLAIN if isinstance(values, Tensor) else self.by
-        return by.take(values, self.tokens if self.positions is None else self._token_positions(self.positions))
-
-    def _token_positions(self, positions: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
-        """The positions of the tokens where scores are wanted, from those of what was asked for."""
-        first = self.inputs.first
-        if self.words is None or first is None:
-            return positions
-        return positions // first.shape[1] * self.inputs.ids.shape[1] + first.flatten().index_select(0, positions)
+        positions, first = self.positions, self.inputs.first
+        if positions is None:
+            return by.select(values, self.tokens)
+        if self.words is not None and first is not None:  # from positions of words to those of their first tokens
+            in_batch = positions // first.shape[1] * self.inputs.ids.shape[1]
+            positions = in_batch + first.flatten().index_select(0, positions)
+        return by.select(values, positions)
 
     @property
     def _word_positions(self) -> Int[Tensor, " m"]:
@@ -99,10 +100,9 @@ class View:
     @property
     def sentence(self) -> Values:
         """The representations ``[b, s]`` of the sentences."""
-        encoded = self.encoded
-        assert encoded is not None, "the layer does not have sentences read again"
-        assert encoded.sentence is not None, "the task says what represents a sentence"
-        return self._values(encoded.sentence, encoded.sentence_variance, encoded.sentence_together)
+        assert self.encoded is not None, "the layer does not have sentences read again"
+        assert self.encoded.sentence is not None, "the task says what represents a sentence"
+        return self.encoded.sentence
 
     def in_sentences(self, rows: Float[Tensor, "*m d"]) -> Float[Tensor, "b w d"]:
         """What is known of all words that were asked for, sentence by sentence; zero where there is no word."""
@@ -115,19 +115,6 @@ class View:
     def in_rows(self, values: Float[Tensor, "b w d"]) -> Float[Tensor, "*m d"]:
         """The way back."""
         return values if self.places is not None else values.flatten(0, 1).index_select(0, self._word_positions)
-
-    def _values(self, mean: Tensor, variance: Tensor | None, together: Together | None) -> Values:
-        if self.by is PLAIN:
-            return mean
-        assert variance is not None, "so has the encoder answered"
-        return State(mean, variance, None, together)
-
-
-def _at(states: Float[Tensor, "b n d"], places: Int[Tensor, "b k"]) -> Float[Tensor, "b k d"]:
-    """The states of some positions of each sentence, by one look-up of rows."""
-    b, n, d = states.shape
-    row = (torch.arange(b, device=states.device) * n)[:, None] + places
-    return states.flatten(0, 1).index_select(0, row.flatten()).view(*row.shape, d)
 
 
 class OutputLayer(ABC):
@@ -154,7 +141,7 @@ class LinearOutput(OutputLayer, nn.Linear):
     has_moments = True
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": view.by.linear(self, view.states)}
+        return {"words": view.by(self, view.states)}
 
 
 class SentenceOutput(OutputLayer, nn.Linear):
@@ -164,7 +151,7 @@ class SentenceOutput(OutputLayer, nn.Linear):
     has_moments = True
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"sentence": view.by.linear(self, view.sentence)}
+        return {"sentence": view.by(self, view.sentence)}
 
 
 def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
@@ -194,7 +181,7 @@ class WordOutput(OutputLayer, nn.Linear):
         return linear(state, self.weight, variance_of(self), self.bias + self.impossible)
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": view.by.linear(self, view.states)}
+        return {"words": view.by(self, view.states)}
 
 
 class TiedOutput(OutputLayer, nn.Module):
@@ -315,8 +302,8 @@ class BertWordOutput(OutputLayer, nn.Module):
 
     def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
         """Scores ``[m, v]`` of all words."""
-        inner = by.norm(self.norm, by.activate(self.activation, by.linear(self.dense, states)))
-        return by.by_table(inner, table if self.decoder is None else self.decoder, self.bias)
+        transformed = by(self.norm, by(self.activation, by(self.dense, states)))
+        return by.by_table(transformed, table if self.decoder is None else self.decoder, self.bias)
 
     def read(self, view: View) -> Mapping[str, Values]:
         return {"words": self(view.states, view.table(), view.by)}
@@ -349,7 +336,7 @@ class PretrainingOutput(OutputLayer, nn.Module):
 
     def read(self, view: View) -> Mapping[str, Values]:
         of_words: Mapping[str, Values] = self.words.read(view)
-        return of_words if self.pair is None else {**of_words, "pair": view.by.linear(self.pair, view.sentence)}
+        return of_words if self.pair is None else {**of_words, "pair": view.by(self.pair, view.sentence)}
 
 
 WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput

@@ -67,18 +67,17 @@ class TransformerEncoder(Encoder):
 
     def parts(self) -> Mapping[str, Sequence[nn.Module]]:
         layers = [layer for layer in self.layers if isinstance(layer, Layer)]
-        attention = [one for layer in layers for one in (layer.projections, layer.output) if one is not None]
         return {
-            "attention": attention,
-            "feed_forward": [one for layer in layers for one in (layer.widen, layer.narrow)],
+            "attention": [module for layer in layers for module in (layer.projections, layer.output) if module],
+            "feed_forward": [module for layer in layers for module in (layer.widen, layer.narrow)],
         }
 
     def stages(self) -> Sequence[Sequence[nn.Parameter]]:
         if self.section.share_layers:
             return ()
-        others = [one for one in (self.layers, self.final_norm, self.pooler) if one is not None]
-        elsewhere = {id(parameter) for module in others for parameter in module.parameters()}
-        below = [parameter for parameter in self.parameters() if id(parameter) not in elsewhere]
+        above = [module for module in (self.layers, self.final_norm, self.pooler) if module is not None]
+        not_below = {id(parameter) for module in above for parameter in module.parameters()}
+        below = [parameter for parameter in self.parameters() if id(parameter) not in not_below]
         return (below, *(list(layer.parameters()) for layer in self.layers))
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
@@ -110,14 +109,9 @@ class TransformerEncoder(Encoder):
         wanted = chosen_iterations(arcs, number)
         states, attentions = self._through(range(number), self._embedded(words, by), mask, wanted, at, by)
         if self.final_norm is not None:
-            states = by.norm(self.final_norm, states)
-        sentence = None if self.pooler is None else by.activate(_TANH, by.linear(self.pooler, by.first(states)))
-        states = by.masked(states, mask)
-        attention = torch.stack(attentions, dim=1) if attentions else None
-        if isinstance(states, Tensor):
-            return Encoded(states, sentence, attention)
-        mean, variance = (None, None) if sentence is None else (sentence.mean, sentence.variance)
-        return Encoded(states.mean, mean, attention, states.variance, states.shared, states.together, variance)
+            states = by(self.final_norm, states)
+        sentence = None if self.pooler is None else by(_TANH, by(self.pooler, by.first(states)))
+        return Encoded(by.masked(states, mask), sentence, torch.stack(attentions, dim=1) if attentions else None)
 
     def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
         wanted, below = chosen_iterations(arcs, self.section.layers), range(self.section.layers - steps)
@@ -172,7 +166,7 @@ class TransformerEncoder(Encoder):
                 hint=f"train with model.positions.rows={n}, or with positions of another kind",
             )
         drop = self.embedding_dropout if self.embedding_norm is None else nn.Identity()
-        states = by.drop(drop, states)
+        states = by(drop, states)
         if self.positions is not None:
             states = by.add(states, drop(self.positions[:n]))
         elif self.sinusoidal:
@@ -188,7 +182,7 @@ class TransformerEncoder(Encoder):
             states = by.add(states, self.segments(segments))
         if self.embedding_norm is None:
             return states
-        return by.drop(self.embedding_dropout, by.norm(self.embedding_norm, states))
+        return by(self.embedding_dropout, by(self.embedding_norm, states))
 
 
 class Layer(nn.Module):
@@ -201,8 +195,7 @@ class Layer(nn.Module):
         self.pre = section.norm == "pre"
         self.clip = positions.clip if isinstance(positions, RelativePositions) else 0
         self.attention_dropout = section.attention_dropout or 0.0
-        own = 3 - section.tie_kv
-        self.projections = nn.Linear(d, own * h * self.size, bias=section.bias == "all")
+        self.projections = nn.Linear(d, (3 - section.tie_kv) * h * self.size, bias=section.bias == "all")
         self.output = None if section.tie_qo else nn.Linear(h * self.size, d, bias=section.bias == "all")
         self.attention_norm = nn.LayerNorm(d, section.norm_eps)
         self.widen = nn.Linear(d, section.inner, bias=section.bias != "none")
@@ -229,21 +222,20 @@ class Layer(nn.Module):
         by: Arithmetic = PLAIN,
     ) -> tuple[Values, Float[Tensor, "b c n n"] | None]:
         """The next states ``[b, n, d]``, zero but for the positions ``at`` where given; attention if ``arcs``."""
-        inputs = by.norm(self.attention_norm, states) if self.pre else states
+        inputs = by(self.attention_norm, states) if self.pre else states
         mixed, attention = by.attend(self, inputs, allowed, arcs, at is not None)
         if at is not None:
-            mixed, states = by.take(mixed, at), by.take(states, at)
-        if self.output is None:  # tied to the queries' projection
-            mixed = mixed @ self.projections.weight[: mixed.shape[-1]]
-        else:
-            mixed = by.linear(self.output, mixed)
-        states = by.add(states, by.drop(self.dropout, mixed))
-        states = states if self.pre else by.norm(self.attention_norm, states)
-        inputs = by.norm(self.norm, states) if self.pre else states
-        active = by.activate(self.activation, by.linear(self.widen, inputs))
-        added = by.drop(self.dropout, by.linear(self.narrow, active))
-        states = by.fed(self, (states, inputs, active, added), by.add(states, added))
-        states = states if self.pre else by.norm(self.norm, states)
+            mixed, states = by.select(mixed, at), by.select(states, at)
+        # Without a projection of its own, the output is tied to that of the queries.
+        of_queries = self.projections.weight
+        mixed = mixed @ of_queries[: mixed.shape[-1]] if self.output is None else by(self.output, mixed)
+        states = by.add(states, by(self.dropout, mixed))
+        states = states if self.pre else by(self.attention_norm, states)
+        inputs = by(self.norm, states) if self.pre else states
+        active = by(self.activation, by(self.widen, inputs))
+        added = by(self.dropout, by(self.narrow, active))
+        states = by.after_feed_forward(self, (states, inputs, active, added), by.add(states, added))
+        states = states if self.pre else by(self.norm, states)
         return states if at is None else by.put(states, at), attention
 
     def attend(
@@ -262,7 +254,11 @@ class Layer(nn.Module):
             used = functional.dropout(attention, p)
             mixed = used @ value
             if "value" in self.tables:
-                mixed = mixed + _by_distance(used, self._distance(n, used.device), self.tables["value"])
+                # Σ_j p_ij a^V_x: attention is summed by distance first.
+                distance = self._distance(n, used.device).expand(used.shape)
+                table = self.tables["value"]
+                sums = used.new_zeros(*used.shape[:3], table.shape[-2]).scatter_add(-1, distance, used)
+                mixed = mixed + sums @ table.to(sums.dtype)
         else:
             mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=p)
         return mixed.transpose(1, 2).flatten(2), attention if arcs else None
@@ -296,15 +292,6 @@ def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> Float[Tensor, "b
     if bias is not None and bias.dtype == torch.bool:
         return scores.masked_fill(~bias, torch.finfo(scores.dtype).min)
     return scores if bias is None else scores + bias
-
-
-def _by_distance(
-    attention: Float[Tensor, "b c n n"], distance: Int[Tensor, "n n"], table: Tensor
-) -> Float[Tensor, "b c n r"]:
-    """``Σ_j p_ij a^V_x``: attention is summed by distance first."""
-    where = distance.expand(attention.shape)
-    sums = attention.new_zeros(*attention.shape[:3], table.shape[-2]).scatter_add(-1, where, attention)
-    return sums @ table.to(sums.dtype)
 
 
 def sinusoids(n: int, width: int, device: torch.device) -> Float[Tensor, "n d"]:

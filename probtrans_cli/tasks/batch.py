@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.models.arithmetic import taken
+from probtrans_cli.models.arithmetic import select
 from probtrans_cli.models.base import Features, Inputs
 
 PADDING = -2  # in place of a label where there is no word
@@ -50,7 +50,7 @@ class Batch(Inputs):
     def picked(self, values: Shaped[Tensor, "b s"]) -> Shaped[Tensor, " m"]:
         """Those of the words or tokens that are scored, in row-major order."""
         where = self.words if self.scored is None else self.scored
-        return taken(values, where if self.positions is None else self.positions)
+        return select(values, where if self.positions is None else self.positions)
 
     def located(self) -> Batch:
         """With the positions of what is scored; to be asked for where the batch was made, before it goes to a GPU."""

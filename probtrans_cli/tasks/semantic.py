@@ -57,7 +57,7 @@ class SemanticOutput(OutputLayer, nn.Module):
     def read(self, view: View) -> Mapping[str, Values]:
         """``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
         states, words = view.states, view.words
-        labels = view.by.linear(self.labels, states)
+        labels = view.by(self.labels, states)
         if self.of_words is not None:
             labels = torch.where(self.of_words, self.labels(view.alone), labels)
         scores: dict[str, Values] = {"words": labels}

@@ -192,21 +192,17 @@ def test_padding_and_other_sentences_change_nothing(options: dict[str, Any], kin
     made = network(**options)
     unary, mask = sentences([6, 1, 4], labels=8)
     together = one_pass(made.encoder, unary, mask, kind)  # type: ignore[arg-type]
-    assert together.variance is not None
-    assert not together.variance[~mask].any()
+    states, sentence = together.states, together.sentence
+    assert not states.variance[~mask].any()
     for index, n in enumerate((6, 1, 4)):
         alone = one_pass(made.encoder, unary[index : index + 1, :n], mask[index : index + 1, :n], kind)  # type: ignore[arg-type]
-        near(together.states[index, :n], alone.states[0], 1e-9)
-        assert alone.variance is not None
-        near(together.variance[index, :n], alone.variance[0], 1e-9)
+        near(states.mean[index, :n], alone.states.mean[0], 1e-9)
+        near(states.variance[index, :n], alone.states.variance[0], 1e-9)
         if kind == "kronecker":
-            assert together.shared is not None
-            assert alone.shared is not None
-            near(together.shared[index, :n, :n], alone.shared[0], 1e-9)
-            assert not together.shared[index, n:].any()
-        if together.sentence_variance is not None:
-            assert alone.sentence_variance is not None
-            near(together.sentence_variance[index], alone.sentence_variance[0], 1e-9)
+            near(states.shared[index, :n, :n], alone.states.shared[0], 1e-9)
+            assert not states.shared[index, n:].any()
+        if sentence is not None:
+            near(sentence.variance[index], alone.sentence.variance[0], 1e-9)
 
 
 @KINDS
@@ -219,9 +215,10 @@ def test_sentences_are_attended_a_few_at_a_time(options: dict[str, Any], kind: K
     for at_once in (1, 2 * 6 * 6 * 2, 10**6):  # one sentence, two, all
         monkeypatch.setattr(attention, "_ATTENTION_AT_ONCE", at_once)
         found.append(one_pass(made.encoder, unary, mask, kind, arcs=True))  # type: ignore[arg-type]
-    for one in found[:2]:
-        for part in ("states", "variance", "shared", "arcs"):
-            near(getattr(one, part), getattr(found[2], part), 1e-12)
+    for encoded in found[:2]:
+        near(encoded.arcs, found[2].arcs, 1e-12)
+        for part in ("mean", "variance", "shared"):
+            near(getattr(encoded.states, part), getattr(found[2].states, part), 1e-12)
 
 
 @KINDS

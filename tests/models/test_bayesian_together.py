@@ -43,7 +43,7 @@ def covariance(given: Together, word: int) -> Tensor:
     assert given.unit is not None
     assert given.scale is not None
     assert given.gain is not None
-    y, x, h, added = (one[word].diag() for one in (given.before, given.given, given.active, given.added))
+    y, x, h, added = (one[word].diag() for one in (given.before, given.inputs, given.active, given.added))
     rest = h - 0.25 * (given.widen.square() @ x.diag()).diag()
     noise = added - (given.narrow.square() @ h.diag()).diag()
     through = 0.5 * given.narrow @ given.widen
@@ -104,8 +104,8 @@ def test_gradients() -> None:
     given, weight = made(pre=True), normal(ROWS, D, seed=10).requires_grad_()
 
     def read(weight: Tensor, before: Tensor, x: Tensor) -> Tensor:
-        return replace(given, before=before, given=x).read(weight, before.sum(1, keepdim=True))
+        return replace(given, before=before, inputs=x).read(weight, before.sum(1, keepdim=True))
 
     assert torch.autograd.gradcheck(
-        read, [weight, given.before.clone().requires_grad_(), given.given.clone().requires_grad_()]
+        read, [weight, given.before.clone().requires_grad_(), given.inputs.clone().requires_grad_()]
     )

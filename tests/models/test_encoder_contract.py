@@ -117,7 +117,7 @@ def part(given: Inputs, rows: Any, columns: Any = slice(None)) -> Inputs:
 def everything(made: Network, given: Inputs) -> dict[str, Tensor]:
     """States, arcs, and what stands for the sentence, if anything does."""
     found = encode(made, given.ids, given.mask, arcs=True, segments=given.segments)
-    parts = {"states": found.states, "arcs": found.arcs, "sentence": found.sentence, "variance": found.variance}
+    parts = {"states": found.states, "arcs": found.arcs, "sentence": found.sentence}
     return {key: value for key, value in parts.items() if value is not None}
 
 
@@ -143,8 +143,6 @@ def test_shapes(kind: str, name: str) -> None:
     assert ("sentence" in found) == (section.facts.has_root or section.facts.has_pooler)
     if "sentence" in found:
         assert found["sentence"].shape == (b, made.encoder.facts.sentence_width)
-    if "variance" in found:
-        assert found["variance"].shape == (b, n, d)
     assert made.unary.weight.shape == (VOCABULARY, made.encoder.facts.unary_width)
 
 

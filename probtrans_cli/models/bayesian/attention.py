@@ -27,7 +27,7 @@ def attention(
     distances: Distances | None = None,
     keeps_shared: bool = True,
 ) -> tuple[State, Float[Tensor, "*b h n n"]]:
-    """What every word takes from the others, all heads side by side, and the expected attention.
+    """Return what every word takes from all words, all heads side by side, and the expected attention.
 
     ``weight``: that of the queries of all heads, then of the keys, then of the values; ``mask``: the words that may be
     looked at; ``distances``: vectors of relative positions, see :class:`Distances`; ``keeps_shared``: whether what
@@ -50,41 +50,35 @@ def attention(
 
     Some sentences at a time, so that memory is that of a few of them.
     """
-    check(state, "attention", of_weight)
-
-    def of_some(one: State, seen: Tensor | None) -> tuple[State, Tensor]:
-        return _attention(one, weight, of_weight, bias, heads, seen, distances, keeps_shared)
-
     *sentences, n, _ = state.mean.shape
     at_once = max(1, _ATTENTION_AT_ONCE // max(1, heads * n * n))
-    if len(sentences) != 1 or sentences[0] <= at_once:
-        return of_some(state, mask)
-    parts = [slice(first, first + at_once) for first in range(0, sentences[0], at_once)]
-    found = [of_some(state.sentences(one), None if mask is None else mask[one]) for one in parts]
-    return State.joined([one for one, _ in found]), torch.cat([one for _, one in found])
-
-
-def _attention(
-    state: State,
-    weight: Tensor,
-    of_weight: Tensor | None,
-    bias: Tensor | None,
-    heads: int,
-    mask: Tensor | None,
-    distances: Distances | None,
-    keeps_shared: bool,
-) -> tuple[State, Tensor]:
-    projected = _projected(state, weight, of_weight, bias, heads)
-    seen = _seen(projected, mask) if distances is None else _seen_by_distance(projected, distances, mask)
+    if len(sentences) == 1 and sentences[0] > at_once:
+        parts = [
+            attention(
+                state.sentences(some),
+                weight,
+                of_weight,
+                bias,
+                heads,
+                mask=None if mask is None else mask[some],
+                distances=distances,
+                keeps_shared=keeps_shared,
+            )
+            for some in (slice(first, first + at_once) for first in range(0, sentences[0], at_once))
+        ]
+        return State.joined([part for part, _ in parts]), torch.cat([expected for _, expected in parts])
+    check(state, "attention", of_weight)
+    projected = _project(state, weight, of_weight, bias, heads)
+    attended = _attend(projected, mask) if distances is None else _attend_by_distance(projected, distances, mask)
     of_u = projected.variance[..., 2, :, :, :]
     if projected.shared is None:
-        spread = seen.from_logits + (seen.expected.square() + seen.b) @ of_u
-        return State(_stacked(seen.mean), _stacked(spread)), seen.expected
-    y = seen.expected @ projected.shared[1] @ seen.expected.mT
-    assert seen.moved is not None, "there is a T"
-    sums = seen.from_logits.sum(-1, keepdim=True)
+        variance = attended.from_logits + (attended.expected.square() + attended.b) @ of_u
+        return State(_side_by_side(attended.mean), _side_by_side(variance)), attended.expected
+    y = attended.expected @ projected.shared[1] @ attended.expected.mT
+    assert attended.chi is not None, "there is a T"
+    sums = attended.from_logits.sum(-1, keepdim=True)
     variance = (
-        seen.from_logits * (seen.moved / sums.clamp_min(LEAST))
+        attended.from_logits * (attended.chi / sums.clamp_min(LEAST))
         + _shares(of_u, mask) * y.diagonal(dim1=-2, dim2=-1)[..., None]
     )
     shared = None
@@ -93,9 +87,9 @@ def _attention(
         t_q = state.shared
         if of_weight is not None:
             t_q = t_q + of_weights(state, of_weight[: len(of_weight) // 3])
-        of_heads = (seen.moved * (sums > LEAST)).squeeze(-1).sum(-2)
+        of_heads = (attended.chi * (sums > LEAST)).squeeze(-1).sum(-2)
         shared = y.sum(-3) + t_q * growth(of_heads, t_q.diagonal(dim1=-2, dim2=-1))
-    return State(_stacked(seen.mean), _stacked(variance), shared), seen.expected
+    return State(_side_by_side(attended.mean), _side_by_side(variance), shared), attended.expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,110 +110,8 @@ class Distances:
     key: Tensor | None
     value: Tensor | None
 
-    def of_rows(self, rows: slice, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Those of some words a, ``[*h, a, n, s]``; 0 where there are none."""
-        given = (self.query, self.key, self.value)
-        none = like.new_zeros(1, 1, like.shape[-1])
-        query, key, value = (none if one is None else one[..., rows, :, :].to(like.dtype) for one in given)
-        return query, key, value
 
-
-class _Seen(NamedTuple):
-    """What the words a take from the others: P̃, A, t1, B, and χ ``[*b, h, a, 1]`` where there is a T."""
-
-    expected: Tensor
-    mean: Tensor
-    from_logits: Tensor
-    b: Tensor
-    moved: Tensor | None
-
-
-def _seen(projected: _Projected, mask: Tensor | None) -> _Seen:
-    q, k, u = projected.mean.unbind(-4)
-    of_q, of_k, _ = projected.variance.unbind(-4)
-    size = q.shape[-1]
-    logits = _where(mask, q @ k.mT * size**-0.5)
-    p = logits.softmax(-1)
-    moved = None
-    if projected.shared is None:
-        spread = (q.square() + of_q) @ of_k.mT + of_q @ k.square().mT
-        spread = _centred(p, spread / size)
-    else:
-        t_k, t_u = projected.shared
-        share = _shares(of_k, mask)
-        keys = k * _shares(of_q, mask).sqrt()
-        alpha = ((q.square() + of_q) * share).sum(-1, keepdim=True) / size
-        beta = of_q.sum(-1, keepdim=True) / size
-        spread, moved = _by_logits(p, (alpha, t_k), (beta, keys @ keys.mT), u @ u.mT + t_u)
-    expected, b = _expected(logits, p, spread, mask)
-    mean = expected @ u
-    from_logits = (b @ u.square() - 2 * mean * (b @ u) + mean.square() * b.sum(-1, keepdim=True)).clamp_min(0)
-    return _Seen(expected, mean, from_logits, b, moved)
-
-
-def _seen_by_distance(projected: _Projected, distances: Distances, mask: Tensor | None) -> _Seen:
-    """Some words a at a time: each has a matrix ``S_a`` of its own."""
-    *_, heads, n, size = projected.mean.shape
-    at_once = max(1, _AT_ONCE // (projected.mean[..., 0, 0, 0, 0].numel() * heads * n * max(n, size)))
-    found = [_seen_by_rows(projected, distances, slice(first, first + at_once), mask) for first in range(0, n, at_once)]
-    expected, mean, from_logits, b = (torch.cat(list(one), -2) for one in list(zip(*found, strict=True))[:4])
-    moved = [one.moved for one in found if one.moved is not None]
-    return _Seen(expected, mean, from_logits, b, torch.cat(moved, -2) if moved else None)
-
-
-def _seen_by_rows(projected: _Projected, distances: Distances, rows: slice, mask: Tensor | None) -> _Seen:
-    q, k, u = projected.mean.unbind(-4)
-    of_q, of_k, _ = projected.variance.unbind(-4)
-    size = q.shape[-1]
-    of_query, of_key, of_value = distances.of_rows(rows, q)
-    queries, keys = q[..., rows, None, :] + of_query, k[..., None, :, :] + of_key  # q_ac and k_ac, [*b, h, a, c, s]
-    values = u[..., None, :, :] + of_value
-    of_q = of_q[..., rows, :]
-    logits = _where(mask, (queries * keys - of_query * of_key).sum(-1) * size**-0.5)
-    p = logits.softmax(-1)
-    moved = None
-    if projected.shared is None:
-        noise = of_q[..., None, :]
-        spread = ((queries.square() + noise) * of_k[..., None, :, :] + noise * keys.square()).sum(-1)
-        spread = _centred(p, spread / size)
-    else:
-        t_k, t_u = projected.shared
-        share, of_share = _shares(of_k, mask), _shares(projected.variance[..., 0, :, :, :], mask)
-        queries, keys = queries * share.sqrt()[..., None, :], keys * of_share.sqrt()[..., None, :]
-        alpha = queries @ queries.mT + (of_q * share).sum(-1)[..., None, None]
-        of_logits = alpha * t_k[..., None, :, :] + of_q.sum(-1)[..., None, None] * (keys @ keys.mT)
-        of_logits = of_logits / size
-        seen = (of_logits @ p[..., None]).squeeze(-1)
-        of_mean = (p * seen).sum(-1, keepdim=True)
-        spread = of_logits.diagonal(dim1=-2, dim2=-1) - 2 * seen + of_mean
-        centred = of_logits - seen[..., None] - seen[..., None, :] + of_mean[..., None]
-        of_values = values @ values.mT + t_u[..., None, :, :]
-        moved = ((centred * of_values) @ p[..., None]).squeeze(-1)
-        moved = (p * moved).sum(-1, keepdim=True).clamp_min(0)
-    expected, b = _expected(logits, p, spread, mask)
-    mean = (expected[..., None, :] @ values).squeeze(-2)
-    from_logits = (b[..., None, :] @ (values - mean[..., None, :]).square()).squeeze(-2)
-    return _Seen(expected, mean, from_logits, b, moved)
-
-
-def _where(mask: Tensor | None, logits: Tensor) -> Tensor:
-    """Very low logits where there is no word."""
-    return logits if mask is None else logits.masked_fill(~mask[..., None, None, :], torch.finfo(logits.dtype).min)
-
-
-def _centred(p: Tensor, spread: Tensor) -> Tensor:
-    """δ of independent logits of the variances ``spread``."""
-    return spread - 2 * p * spread + (p.square() * spread).sum(-1, keepdim=True)
-
-
-def _expected(logits: Tensor, p: Tensor, spread: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """P̃ and B."""
-    spread = spread.clamp_min(0)
-    return _where(mask, logits + spread / 2 / (1 + spread / 4)).softmax(-1), p.square() * spread
-
-
-@dataclass(frozen=True, slots=True)
-class _Projected:
+class _Projected(NamedTuple):
     """Means and variances ``[*b, 3, h, n, s]`` of queries, keys and values; T of keys and values, head by head."""
 
     mean: Tensor
@@ -227,9 +119,19 @@ class _Projected:
     shared: tuple[Tensor, Tensor] | None
 
 
-def _projected(state: State, weight: Tensor, of_weight: Tensor | None, bias: Tensor | None, heads: int) -> _Projected:
-    def split(given: Tensor) -> Tensor:
-        return given.view(*given.shape[:-1], 3, heads, -1).movedim(-4, -2)
+class _Attended(NamedTuple):
+    """What the words a take from all words: P̃, A, t1, B, and χ ``[*b, h, a, 1]`` where there is a T."""
+
+    expected: Tensor
+    mean: Tensor
+    from_logits: Tensor
+    b: Tensor
+    chi: Tensor | None
+
+
+def _project(state: State, weight: Tensor, of_weight: Tensor | None, bias: Tensor | None, heads: int) -> _Projected:
+    def split(values: Tensor) -> Tensor:
+        return values.view(*values.shape[:-1], 3, heads, -1).movedim(-4, -2)
 
     through = functional.linear(state.variance, weight.square())
     variance = through if of_weight is None else with_weights(state, of_weight, through)
@@ -250,24 +152,112 @@ def _projected(state: State, weight: Tensor, of_weight: Tensor | None, bias: Ten
     return _Projected(mean, split(variance), (of_keys, of_values))
 
 
+def _attend(projected: _Projected, mask: Tensor | None) -> _Attended:
+    q, k, u = projected.mean.unbind(-4)
+    of_q, of_k, _ = projected.variance.unbind(-4)
+    size = q.shape[-1]
+    logits = _allowed(mask, q @ k.mT * size**-0.5)
+    p = logits.softmax(-1)
+    chi = None
+    if projected.shared is None:
+        delta = (q.square() + of_q) @ of_k.mT + of_q @ k.square().mT
+        delta = _centred(p, delta / size)
+    else:
+        t_k, t_u = projected.shared
+        share = _shares(of_k, mask)
+        keys = k * _shares(of_q, mask).sqrt()
+        alpha = ((q.square() + of_q) * share).sum(-1, keepdim=True) / size
+        beta = of_q.sum(-1, keepdim=True) / size
+        delta, chi = _by_logits(p, alpha, t_k, beta, keys @ keys.mT, u @ u.mT + t_u)
+    expected, b = _expected(logits, p, delta, mask)
+    mean = expected @ u
+    from_logits = (b @ u.square() - 2 * mean * (b @ u) + mean.square() * b.sum(-1, keepdim=True)).clamp_min(0)
+    return _Attended(expected, mean, from_logits, b, chi)
+
+
 def _by_logits(
-    p: Float[Tensor, "*b h n n"], of_keys: tuple[Tensor, Tensor], of_queries: tuple[Tensor, Tensor], of_values: Tensor
+    p: Float[Tensor, "*b h n n"], alpha: Tensor, t_k: Tensor, beta: Tensor, kk: Tensor, gamma: Tensor
 ) -> tuple[Float[Tensor, "*b h n n"], Float[Tensor, "*b h n 1"]]:
-    """δ and χ, see :func:`attention`; a row of logits has the covariance S_a, the sum of two products of a factor
-    ``[*b, h, n, 1]`` of the row and a matrix; ``of_values``: Γ.
+    """Return δ and χ, see :func:`attention`, where a row of logits has the covariance ``S_a = α_a T^k + β_a k̂ k̂ᵀ``.
+
+    ``alpha, beta [*b, h, n, 1]``; ``gamma``: Γ.
 
     χ_a = Σ_cc' Cov(p_c, p_c') Γ_cc' = (P (S_a∘Γ) Pᵀ)_aa - 2 Σ_c P_ac (P S_a)_ac (P Γ)_ac + (P S_a Pᵀ)_aa (P Γ Pᵀ)_aa
     """
-    (alpha, one), (beta, other) = of_keys, of_queries
-    seen = torch.addcmul(alpha * (p @ one), beta, p @ other)
-    own = alpha * one.diagonal(dim1=-2, dim2=-1)[..., None, :]
-    own = torch.addcmul(own, beta, other.diagonal(dim1=-2, dim2=-1)[..., None, :])
-    of_mean = (seen * p).sum(-1, keepdim=True)
-    spread = own - 2 * seen + of_mean
-    values_seen = p @ of_values
-    both = torch.addcmul(alpha * (p @ (one * of_values)), beta, p @ (other * of_values))
-    chi = (p * torch.addcmul(both, seen, values_seen, value=-2)).sum(-1, keepdim=True)
-    return spread, (chi + of_mean * (p * values_seen).sum(-1, keepdim=True)).clamp_min(0)
+    ps = torch.addcmul(alpha * (p @ t_k), beta, p @ kk)
+    s = torch.addcmul(
+        alpha * t_k.diagonal(dim1=-2, dim2=-1)[..., None, :], beta, kk.diagonal(dim1=-2, dim2=-1)[..., None, :]
+    )
+    psp = (ps * p).sum(-1, keepdim=True)
+    delta = s - 2 * ps + psp
+    pg = p @ gamma
+    both = torch.addcmul(alpha * (p @ (t_k * gamma)), beta, p @ (kk * gamma))
+    chi = (p * torch.addcmul(both, ps, pg, value=-2)).sum(-1, keepdim=True)
+    return delta, (chi + psp * (p * pg).sum(-1, keepdim=True)).clamp_min(0)
+
+
+def _attend_by_distance(projected: _Projected, distances: Distances, mask: Tensor | None) -> _Attended:
+    """Some words a at a time: each has a matrix ``S_a`` of its own."""
+    *_, heads, n, size = projected.mean.shape
+    at_once = max(1, _AT_ONCE // (projected.mean[..., 0, 0, 0, 0].numel() * heads * n * max(n, size)))
+    rows = (slice(first, first + at_once) for first in range(0, n, at_once))
+    parts = [_attend_from(projected, distances, some, mask) for some in rows]
+    expected, mean, from_logits, b = (torch.cat(list(part), -2) for part in list(zip(*parts, strict=True))[:4])
+    chi = [part.chi for part in parts if part.chi is not None]
+    return _Attended(expected, mean, from_logits, b, torch.cat(chi, -2) if chi else None)
+
+
+def _attend_from(projected: _Projected, distances: Distances, rows: slice, mask: Tensor | None) -> _Attended:
+    q, k, u = projected.mean.unbind(-4)
+    of_q, of_k, _ = projected.variance.unbind(-4)
+    size = q.shape[-1]
+    nothing = q.new_zeros(1, 1, size)
+    vectors = (distances.query, distances.key, distances.value)
+    a_q, a_k, a_v = (nothing if a is None else a[..., rows, :, :].to(q.dtype) for a in vectors)  # [*h, a, c, s]
+    queries, keys = q[..., rows, None, :] + a_q, k[..., None, :, :] + a_k  # q_ac and k_ac, [*b, h, a, c, s]
+    values = u[..., None, :, :] + a_v
+    of_q = of_q[..., rows, :]
+    logits = _allowed(mask, (queries * keys - a_q * a_k).sum(-1) * size**-0.5)
+    p = logits.softmax(-1)
+    chi = None
+    if projected.shared is None:
+        noise = of_q[..., None, :]
+        delta = ((queries.square() + noise) * of_k[..., None, :, :] + noise * keys.square()).sum(-1)
+        delta = _centred(p, delta / size)
+    else:
+        t_k, t_u = projected.shared
+        of_keys, of_queries = _shares(of_k, mask), _shares(projected.variance[..., 0, :, :, :], mask)
+        queries, keys = queries * of_keys.sqrt()[..., None, :], keys * of_queries.sqrt()[..., None, :]
+        alpha = queries @ queries.mT + (of_q * of_keys).sum(-1)[..., None, None]
+        s = alpha * t_k[..., None, :, :] + of_q.sum(-1)[..., None, None] * (keys @ keys.mT)
+        s = s / size
+        sp = (s @ p[..., None]).squeeze(-1)
+        psp = (p * sp).sum(-1, keepdim=True)
+        delta = s.diagonal(dim1=-2, dim2=-1) - 2 * sp + psp
+        centred = s - sp[..., None] - sp[..., None, :] + psp[..., None]
+        gamma = values @ values.mT + t_u[..., None, :, :]
+        chi = ((centred * gamma) @ p[..., None]).squeeze(-1)
+        chi = (p * chi).sum(-1, keepdim=True).clamp_min(0)
+    expected, b = _expected(logits, p, delta, mask)
+    mean = (expected[..., None, :] @ values).squeeze(-2)
+    from_logits = (b[..., None, :] @ (values - mean[..., None, :]).square()).squeeze(-2)
+    return _Attended(expected, mean, from_logits, b, chi)
+
+
+def _allowed(mask: Tensor | None, logits: Tensor) -> Tensor:
+    """Very low logits where there is no word."""
+    return logits if mask is None else logits.masked_fill(~mask[..., None, None, :], torch.finfo(logits.dtype).min)
+
+
+def _centred(p: Tensor, delta: Tensor) -> Tensor:
+    """δ of independent logits of the variances ``delta``."""
+    return delta - 2 * p * delta + (p.square() * delta).sum(-1, keepdim=True)
+
+
+def _expected(logits: Tensor, p: Tensor, delta: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """P̃ and B."""
+    delta = delta.clamp_min(0)
+    return _allowed(mask, logits + delta / 2 / (1 + delta / 4)).softmax(-1), p.square() * delta
 
 
 def _shares(variance: Float[Tensor, "*b h n s"], mask: Tensor | None) -> Float[Tensor, "*b h 1 s"]:
@@ -278,5 +268,5 @@ def _shares(variance: Float[Tensor, "*b h n s"], mask: Tensor | None) -> Float[T
     return sums / sums.sum(-1, keepdim=True).clamp_min(LEAST)
 
 
-def _stacked(heads: Float[Tensor, "*b h n s"]) -> Float[Tensor, "*b n r"]:
+def _side_by_side(heads: Float[Tensor, "*b h n s"]) -> Float[Tensor, "*b n r"]:
     return heads.transpose(-2, -3).flatten(-2)

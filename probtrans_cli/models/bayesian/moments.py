@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
@@ -59,7 +58,7 @@ def layer_norm(
     of_gain: Float[Tensor, " d"] | None = None,
     of_shift: Float[Tensor, " d"] | None = None,
 ) -> State:
-    """The layer norm of every word; ``of_gain, of_shift``: variances σ_g², σ_b² of gains g and shifts b.
+    """Return the layer norm of every word; ``of_gain, of_shift``: variances σ_g², σ_b² of gains g and shifts b.
 
     Of first order, ``Σ_j (∂u_i/∂x_j)² v_j``, with the expected variance of the word's features for their own.
 
@@ -91,76 +90,87 @@ def layer_norm(
 
 
 def relu(state: State) -> State:
-    """``max(0, x)``, ``s = √v``, ``t = M / s``: mean and variance exact, T by two terms of the series in R.
+    """Return ``max(0, x)``, with ``s = √v``, ``t = M / s``: mean and variance exact, T by two terms of the series in R.
 
     m = M Φ + s φ        v' = v Φ + m (M - m)
     T'_ab = R_ab Σ_i y_ai y_bi + ½ R²_ab Σ_i z_ai z_bi,   y = s Φ,  z = s φ;   T'_aa = Σ_i v'_ai
     """
-    check(state, "relu")
-    return _activated(state, _relu)
 
+    def rule(m: Tensor, v: Tensor) -> Activated:
+        s = v.clamp_min(LEAST).sqrt()
+        t = m / s
+        below, bent = _normal(t), s * _density(t)
+        mean = torch.addcmul(bent, m, below)
+        return mean, torch.addcmul(v * below, mean, m - mean).clamp_min(0), s * below, bent
 
-def _relu(m: Tensor, v: Tensor) -> Activated:
-    deviation = v.clamp_min(LEAST).sqrt()
-    t = m / deviation
-    below, bent = _normal(t), deviation * _density(t)
-    mean = torch.addcmul(bent, m, below)
-    return mean, torch.addcmul(v * below, mean, m - mean).clamp_min(0), deviation * below, bent
+    return _activated(state, "relu", rule)
 
 
 def gelu(state: State) -> State:
-    """``x Φ(x)``: the mean exact, the variance by three terms of the series in v, T by two.
+    """Return ``x Φ(x)``: the mean exact, the variance by three terms of the series in v, T by two.
 
     t = √(1 + v),  a = M / t;     m = M Φ(a) + (v / t) φ(a)     v' = Σ_n d_n² vⁿ / n!     T': y = √v d_1,  z = v d_2
     d_1 = Φ(a) + M φ(a) / t³   d_2 = φ(a) (1/t + 1/t³ - M² / t⁵)   d_3 = -M φ(a) (1/t³ + 3/t⁵ - M² / t⁷)
     """
-    check(state, "gelu")
-    return _activated(state, _gelu)
 
+    def rule(m: Tensor, v: Tensor) -> Activated:
+        inverse = (1 + v).rsqrt()
+        a = m * inverse
+        below, density = _normal(a), _density(a) * inverse
+        square, of_a = inverse.square(), a.square()
+        first = below + m * density * square
+        second = density * (1 + square - of_a * square)
+        third = -m * density * square * (1 + 3 * square - of_a * square)
+        mean = m * below + v * density
+        variance = v * (first.square() + v * (second.square() / 2 + v * third.square() / 6))
+        return mean, variance, v.clamp_min(LEAST).sqrt() * first, v * second
 
-def _gelu(m: Tensor, v: Tensor) -> Activated:
-    inverse = (1 + v).rsqrt()
-    a = m * inverse
-    below, density = _normal(a), _density(a) * inverse
-    square, of_a = inverse.square(), a.square()
-    first = below + m * density * square
-    second = density * (1 + square - of_a * square)
-    third = -m * density * square * (1 + 3 * square - of_a * square)
-    mean = m * below + v * density
-    variance = v * (first.square() + v * (second.square() / 2 + v * third.square() / 6))
-    return mean, variance, v.clamp_min(LEAST).sqrt() * first, v * second
+    return _activated(state, "gelu", rule)
 
 
 def by_points(state: State, function: Callable[[Tensor], Tensor], name: str) -> State:
-    """Any function of every feature, by 16 points of Gauss and Hermite; T by two terms of the series in R.
+    """Return any function of every feature, by 16 points of Gauss and Hermite; T by two terms of the series in R.
 
     m = E f(M + s x)     v' = Var f     y = E x f,  z = E (x² - 1) f;     x ~ N(0, 1)
     """
-    check(state, name)
-    return _activated(state, partial(_by_points, function=function))
-
-
-def _by_points(m: Tensor, v: Tensor, function: Callable[[Tensor], Tensor]) -> Activated:
-    deviation = v.clamp_min(LEAST).sqrt()
     points, weights = np.polynomial.hermite_e.hermegauss(16)
     weights = weights / weights.sum()
-    values = [function(torch.add(m, deviation, alpha=float(x))) for x in points]
 
-    def sum_of(factors: np.ndarray, terms: list[Tensor]) -> Tensor:
-        return sum((float(w) * one for w, one in zip(factors, terms, strict=True)), torch.zeros_like(m))
+    def rule(m: Tensor, v: Tensor) -> Activated:
+        s = v.clamp_min(LEAST).sqrt()
+        values = [function(torch.add(m, s, alpha=float(x))) for x in points]
 
-    mean = sum_of(weights, values)
-    variance = sum_of(weights, [(one - mean).square() for one in values]) * (v > 0)
-    return mean, variance, sum_of(weights * points, values), sum_of(weights * (points**2 - 1), values)
+        def sum_of(factors: np.ndarray, terms: list[Tensor]) -> Tensor:
+            return sum((float(w) * term for w, term in zip(factors, terms, strict=True)), torch.zeros_like(m))
+
+        mean = sum_of(weights, values)
+        variance = sum_of(weights, [(value - mean).square() for value in values]) * (v > 0)
+        return mean, variance, sum_of(weights * points, values), sum_of(weights * (points**2 - 1), values)
+
+    return _activated(state, name, rule)
 
 
 Activated = tuple[Tensor, Tensor, Tensor, Tensor]
 """Mean and variance of a function of every feature, and y and z, see :func:`relu`."""
 
 
-def _activated(state: State, function: Callable[[Tensor, Tensor], Activated]) -> State:
-    """The moments of a function of every feature, and T."""
-    mean, variance, y, z = _in_blocks(function, state.mean, state.variance)
+def _activated(state: State, name: str, rule: Callable[[Tensor, Tensor], Activated]) -> State:
+    """Return the moments of a function of every feature, and T.
+
+    Without gradients, a few numbers at a time, whose intermediate results stay in the cache: half of the time.
+    """
+    check(state, name)
+    mean, variance = state.mean, state.variance
+    learns = torch.is_grad_enabled() and (mean.requires_grad or variance.requires_grad)
+    if learns or mean.device.type != "cpu" or torch.compiler.is_compiling() or mean.numel() <= _AT_ONCE:
+        mean, variance, y, z = rule(mean, variance)
+    else:
+        blocks = zip(mean.flatten().split(_AT_ONCE), variance.flatten().split(_AT_ONCE), strict=True)
+        results = [torch.empty(mean.numel(), dtype=mean.dtype) for _ in range(4)]
+        for number, block in enumerate(blocks):
+            for result, part in zip(results, rule(*block), strict=True):
+                result[number * _AT_ONCE : (number + 1) * _AT_ONCE] = part
+        mean, variance, y, z = (result.view(mean.shape) for result in results)
     if state.shared is None:
         return State(mean, variance)
     r = state.shared * growth(torch.ones_like(variance[..., 0]), state.variance.sum(-1))
@@ -168,26 +178,11 @@ def _activated(state: State, function: Callable[[Tensor, Tensor], Activated]) ->
     return State(mean, variance, torch.diagonal_scatter(shared, variance.sum(-1), dim1=-2, dim2=-1))
 
 
-def _in_blocks(function: Callable[[Tensor, Tensor], Activated], mean: Tensor, variance: Tensor) -> Activated:
-    """A few numbers at a time, whose intermediate results stay in the cache: half of the time; not for gradients."""
-    learns = torch.is_grad_enabled() and (mean.requires_grad or variance.requires_grad)
-    if learns or mean.device.type != "cpu" or torch.compiler.is_compiling() or mean.numel() <= _AT_ONCE:
-        return function(mean, variance)
-    means, variances = mean.flatten(), variance.flatten()
-    found = [torch.empty_like(means) for _ in range(4)]
-    for first in range(0, len(means), _AT_ONCE):
-        block = slice(first, first + _AT_ONCE)
-        for one, part in zip(found, function(means[block], variances[block]), strict=True):
-            one[block] = part
-    expected, spread, y, z = (one.view(mean.shape) for one in found)
-    return expected, spread, y, z
-
-
 # --- of a sentence ----------------------------------------------------------------------------------------------------
 
 
 def mean_over_words(state: State, weights: Float[Tensor, "*b n"]) -> State:
-    """``Σ_a w_a x_a``, a vector a sentence: mean and variance ``[*b, d]``.
+    """Return ``Σ_a w_a x_a``, a vector a sentence: mean and variance ``[*b, d]``.
 
     The variance is ``wᵀ T w``, shared out over the features as ``Σ_a w_a v_ai``; in the state `diagonal` it is
     ``Σ_a w_a² v_ai``.

@@ -43,20 +43,19 @@ class Predictive:
     logit_variance: Float[Tensor, "*m"]
 
     def __getitem__(self, rows: Tensor | slice) -> Predictive:
-        """Those of some rows."""
+        """Return the predictions of some rows."""
         return Predictive(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
 def entropy(probabilities: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
-    """``H = -Σ_k p_k log p_k``, in nats; 0 log 0 = 0."""
-    found: Tensor = torch.special.entr(probabilities).sum(-1)
-    return found
+    """Return ``H = -Σ_k p_k log p_k``, in nats; 0 log 0 = 0."""
+    return torch.special.entr(probabilities).sum(-1)  # type: ignore[no-any-return]
 
 
 def predictive(
     mean: Float[Tensor, "m k"], variance: Float[Tensor, "m k"], *, samples: int = 128, seed: int = 0
 ) -> Predictive:
-    """The predictive distribution of independent Gaussian scores ``N(m, V)``, from ``samples`` draws of them.
+    """Return the predictive distribution of independent Gaussian scores ``N(m, V)``, from ``samples`` draws of them.
 
     The draws are a scrambled Sobol sequence, the same for every row, so that what else is in a batch changes nothing.
     Mean total variation to the truth with 2, 5 and 17 classes whose scores have a standard deviation of 1: 0.002 to
@@ -70,16 +69,14 @@ def predictive(
     total, expected = torch.zeros_like(_at_least_single(mean)), torch.zeros_like(_at_least_single(mean)[:, 0])
     for chances in _draws(mean, variance, samples, seed):
         total, expected = total + chances.sum(0), expected + entropy(chances).sum(0)
-    probabilities, expected = total / samples, expected / samples
-    whole = entropy(probabilities)
-    doubt = (probabilities * variance).sum(-1)
-    return Predictive(probabilities, whole, expected, (whole - expected).clamp_min(0), doubt)
+    probabilities = total / samples
+    return _predictive(probabilities, expected / samples, (probabilities * variance).sum(-1))
 
 
 def predictive_probabilities(
     mean: Float[Tensor, "m k"], variance: Float[Tensor, "m k"], *, samples: int = 128, seed: int = 0
 ) -> Float[Tensor, "m k"]:
-    """The ``probabilities`` of :func:`predictive` alone, for half of its time: entropies cost as much."""
+    """Return the ``probabilities`` of :func:`predictive` alone, for half of its time: entropies cost as much."""
     total = torch.zeros_like(_at_least_single(mean))
     for chances in _draws(mean, variance, samples, seed):
         total = total + chances.sum(0)
@@ -87,7 +84,7 @@ def predictive_probabilities(
 
 
 def _draws(mean: Tensor, variance: Tensor, samples: int, seed: int) -> Iterator[Float[Tensor, "s m k"]]:
-    """The distributions of draws of Gaussian scores, some draws at a time."""
+    """Yield the distributions of draws of Gaussian scores, some draws at a time."""
     if samples < 1:
         raise ValueError(f"samples = {samples}: at least one draw is needed")
     if bool((variance < 0).any()):
@@ -111,11 +108,11 @@ def _normal_points(samples: int, dimensions: int, seed: int) -> Float[Tensor, "s
 
 
 def with_expected_loss(mean: Float[Tensor, "m k"], variance: Float[Tensor, "m k"]) -> Float[Tensor, "m l"]:
-    """Scores whose cross entropy at ``y`` is the expected one of Gaussian scores, to second order,
+    """Return scores whose cross entropy at ``y`` is the expected one of Gaussian scores, to second order,
 
         -E log softmax_y(s) ≈ lse(m) + ½ (Σ_k p_k V_k - Σ_k p_k² V_k) - m_y,      p = softmax m
 
-    There is one class more than given, which is nobody's answer: its score is that by which the ``lse`` grows.
+    There is a class more, which is nobody's answer: its score is that by which the ``lse`` grows.
     """
     p = mean.softmax(-1)
     growth = 0.5 * (p * (1 - p) * variance).sum(-1, keepdim=True).clamp_min(1e-12)
@@ -123,7 +120,7 @@ def with_expected_loss(mean: Float[Tensor, "m k"], variance: Float[Tensor, "m k"
 
 
 def mixture(members: Iterable[Float[Tensor, "*m k"]]) -> Predictive:
-    """The predictive distribution of members with equal weights, given by their scores.
+    """Return the predictive distribution of members with equal weights, given by their scores.
 
     Only sums are kept, so that any number of members takes the memory of two.
 
@@ -131,8 +128,8 @@ def mixture(members: Iterable[Float[Tensor, "*m k"]]) -> Predictive:
         ValueError: there are no members.
     """
     total: Tensor | None = None
-    for number, given in enumerate(members, start=1):
-        scores = _at_least_single(given)
+    for number, member in enumerate(members, start=1):
+        scores = _at_least_single(member)
         chances = scores.softmax(-1)
         if total is None:
             total, expected = torch.zeros_like(chances), torch.zeros_like(chances[..., 0])
@@ -147,10 +144,13 @@ def mixture(members: Iterable[Float[Tensor, "*m k"]]) -> Predictive:
         spread = spread + before * (centred - mean)
     if total is None:
         raise ValueError("mixture: there are no members")
-    probabilities, expected = total / number, expected / number
-    whole = entropy(probabilities)
-    doubt = (probabilities * spread / number).sum(-1)
-    return Predictive(probabilities, whole, expected, (whole - expected).clamp_min(0), doubt)
+    probabilities = total / number
+    return _predictive(probabilities, expected / number, (probabilities * spread / number).sum(-1))
+
+
+def _predictive(probabilities: Tensor, expected: Tensor, logit_variance: Tensor) -> Predictive:
+    of_mean = entropy(probabilities)
+    return Predictive(probabilities, of_mean, expected, (of_mean - expected).clamp_min(0), logit_variance)
 
 
 def _at_least_single(values: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -27,20 +28,25 @@ class State:
     shared: Float[Tensor, "*c n n"] | None = None
     together: Together | None = None
 
+    def each(self, change: Callable[[Tensor], Tensor]) -> State:
+        """Return the moments of a choice of the words. How these vary together is left out."""
+        together = None if self.together is None else self.together.each(change)
+        return State(change(self.mean), change(self.variance), None, together)
+
     def sentences(self, some: slice) -> State:
-        """Some sentences of a batch; how features vary together is left out."""
+        """Return some sentences of a batch. How features vary together is left out."""
         return State(self.mean[some], self.variance[some], None if self.shared is None else self.shared[some])
 
     @classmethod
     def joined(cls, parts: list[State]) -> State:
-        """A batch of such parts."""
-        shared = [one.shared for one in parts if one.shared is not None]
-        mean, variance = torch.cat([one.mean for one in parts]), torch.cat([one.variance for one in parts])
+        """Return the batch of such parts."""
+        shared = [part.shared for part in parts if part.shared is not None]
+        mean, variance = torch.cat([part.mean for part in parts]), torch.cat([part.variance for part in parts])
         return cls(mean, variance, torch.cat(shared) if shared else None)
 
 
 def certain(mean: Float[Tensor, "*b n d"], *, shared: bool) -> State:
-    """What is known: no variance; ``shared``: with a T."""
+    """Return a state without variance; ``shared``: with a T."""
     n = mean.shape[-2]
     return State(mean, torch.zeros_like(mean), mean.new_zeros(*mean.shape[:-1], n) if shared else None)
 
@@ -76,7 +82,7 @@ def linear(
 
 
 def with_weights(state: State, of_weight: Tensor, variance: Float[Tensor, "*b r"]) -> Float[Tensor, "*b r"]:
-    """``v (W∘W)ᵀ``, and what the weights' variance adds to it."""
+    """Return ``v (W∘W)ᵀ`` (``variance``) and what the weights' variance adds to it."""
     mean, before = state.mean, state.variance
     if of_weight.ndim == 1:
         return torch.addcmul(variance, (mean.square().sum(-1) + before.sum(-1))[..., None], of_weight)
@@ -84,7 +90,7 @@ def with_weights(state: State, of_weight: Tensor, variance: Float[Tensor, "*b r"
 
 
 def of_weights(state: State, of_weight: Tensor) -> Float[Tensor, "*b n n"]:
-    """What the weights' variance adds to T."""
+    """Return what the weights' variance adds to T."""
     if of_weight.ndim == 1:
         return of_weight.sum() * products(state)
     mean, of_column, shared = state.mean, of_weight.sum(0), state.shared
@@ -93,28 +99,28 @@ def of_weights(state: State, of_weight: Tensor) -> Float[Tensor, "*b n n"]:
 
 
 def products(state: State) -> Float[Tensor, "*b n n"]:
-    """``E[x_a · x_b] = M Mᵀ + T``."""
+    """Return ``E[x_a · x_b] = M Mᵀ + T``."""
     assert state.shared is not None, "asked where there is one"
     return state.mean @ state.mean.mT + state.shared
 
 
-def add(one: State, other: State | Tensor) -> State:
-    """The sum of what is independent, or of a state and what is certain."""
-    if isinstance(other, Tensor):
-        return State(one.mean + other, one.variance, one.shared)
-    shared = None if one.shared is None or other.shared is None else one.shared + other.shared
-    return State(one.mean + other.mean, one.variance + other.variance, shared)
+def add(x: State, y: State | Tensor) -> State:
+    """Return the sum of two independent states, or of a state and a certain tensor."""
+    if isinstance(y, Tensor):
+        return State(x.mean + y, x.variance, x.shared)
+    shared = None if x.shared is None or y.shared is None else x.shared + y.shared
+    return State(x.mean + y.mean, x.variance + y.variance, shared)
 
 
-def check(state: State, rule: str, *others: Tensor | None) -> None:
+def check(state: State, rule: str, *variances: Tensor | None) -> None:
     """Refuse negative variances, where the check does not wait for a GPU."""
-    for given in (state.variance, *others):
-        if given is not None and given.numel() and may_depend_on(given) and bool(given.amin() < 0):
+    for variance in (state.variance, *variances):
+        if variance is not None and variance.numel() and may_depend_on(variance) and bool(variance.amin() < 0):
             raise ValueError(f"{rule}: a variance is negative")
 
 
 def growth(new: Float[Tensor, "*#b n"], old: Float[Tensor, "*#b n"]) -> Float[Tensor, "*b n n"]:
-    """``√(new_a new_b / (old_a old_b))``, 0 where something was certain."""
-    known = old <= LEAST
-    root = (new / old.masked_fill(known, 1.0)).clamp_min(LEAST).sqrt().masked_fill(known, 0.0)
+    """Return ``√(new_a new_b / (old_a old_b))``, 0 where something was certain."""
+    certain = old <= LEAST
+    root = (new / old.masked_fill(certain, 1.0)).clamp_min(LEAST).sqrt().masked_fill(certain, 0.0)
     return root[..., :, None] * root[..., None, :]

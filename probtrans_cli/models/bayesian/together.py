@@ -16,7 +16,7 @@ with y, ρ and ν independent, and so are their features; a norm x of y varies w
 
 symbol   code       shape          meaning
 y        before     [*b, d]        variance of what goes into the layer
-x        given      [*b, d]        variance of what the feed-forward layer reads, itself y or its norm
+x        inputs     [*b, d]        variance of what the feed-forward layer reads, itself y or its norm
 h        active     [*b, f]        variance behind the activation
 W_2 h+ν  added      [*b, d]        variance of what is added
 W_1 W_2  widen      [f, d] [d, f]  means of the weights
@@ -35,7 +35,7 @@ from torch.nn import functional
 
 _SLOPE = 0.5
 _LEAST = 1e-20
-_OF_WORDS = ("before", "given", "active", "added", "unit", "scale")
+_OF_WORDS = ("before", "inputs", "active", "added", "unit", "scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Together:
     """
 
     before: Tensor
-    given: Tensor
+    inputs: Tensor
     active: Tensor
     added: Tensor
     widen: Float[Tensor, "f d"]
@@ -58,60 +58,51 @@ class Together:
     weights: Tensor | None = None
 
     def normed(self, unit: Tensor, scale: Tensor, gain: Tensor) -> Together | None:
-        """Behind a layer norm; behind a second one nothing is known."""
+        """Return it behind a layer norm; None behind a second one."""
         return replace(self, unit=unit, scale=scale, gain=gain) if self.unit is None else None
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Together:
-        """With another choice of words."""
-        found: dict[str, Any] = {name: getattr(self, name) for name in _OF_WORDS}
-        changed: dict[str, Any] = {name: change(one) for name, one in found.items() if one is not None}
-        return replace(self, **changed)
+        """Return it of a choice of the words."""
+        of_words: dict[str, Any] = {name: getattr(self, name) for name in _OF_WORDS}
+        return replace(self, **{name: change(values) for name, values in of_words.items() if values is not None})
 
     def reads(self, rows: int) -> bool:
-        """Whether so many rows are read with their covariances: the cost of a row is that of d words."""
+        """Return True if so many rows are read with their covariances: a row costs as much as d words."""
         return self.unit is not None and rows <= len(self.widen)
 
     def pooled(self, weights: Float[Tensor, "*b n"], variance: Float[Tensor, "*b n d"]) -> Together:
-        """Of a mean over words, whose summed variance is shared out over words as ``variance`` says."""
+        """Return it of a mean over words, whose summed variance is shared out over words as ``variance`` says."""
         sums = (weights * variance.sum(-1)).sum(-1, keepdim=True)
         return replace(self, weights=weights / sums.clamp_min(_LEAST))
 
-    def read(self, weight: Float[Tensor, "r d"], total: Tensor) -> Float[Tensor, "*b r"]:
-        """The variance of ``W z``; ``total [*b, 1]``: the summed variance, which is asked of a mean over words."""
-        found = self._of_words(weight)
-        return found if self.weights is None else total * (self.weights[..., None] * found).sum(-2)
-
-    def _of_words(self, weight: Tensor) -> Tensor:
-        assert self.unit is not None, "behind a norm"
-        assert self.scale is not None, "behind a norm"
-        assert self.gain is not None, "behind a norm"
+    def read(self, weight: Float[Tensor, "r d"], summed: Tensor) -> Float[Tensor, "*b r"]:
+        """Return the variance of ``W z``; ``summed [*b, 1]``: the summed variance, which a mean over words needs."""
+        assert self.unit is not None and self.scale is not None and self.gain is not None, "behind a norm"  # noqa: PT018
         u, d = self.unit, self.unit.shape[-1]
         scaled = weight * self.gain
         c = functional.linear(u, scaled) / d
         of_t = scaled - scaled.mean(-1, keepdim=True)
         of_h, u_h = of_t @ self.narrow, u @ self.narrow
         of_x, u_x = _SLOPE * of_h @ self.widen, _SLOPE * u_h @ self.widen
-        rest = self.active - _SLOPE**2 * functional.linear(self.given, self.widen.square())
+        rest = self.active - _SLOPE**2 * functional.linear(self.inputs, self.widen.square())
         noise = self.added - functional.linear(self.active, self.narrow.square())
         total = _square(of_h, u_h, c, rest.clamp_min(0)) + _square(of_t, u, c, noise.clamp_min(0))
         if not self.pre:
             total = total + _square(of_t + of_x, u + u_x, c, self.before)
         else:
-            both = self.before * self.given
+            both = self.before * self.inputs
             both = both.clamp_min(_LEAST).sqrt() * (both > 0)  # with a slope at 0
-            total = total + _square(of_t, u, c, self.before) + _square(of_x, u_x, c, self.given)
-            total = total + 2 * _product(of_t, u, of_x, u_x, c, both)
-        return self.scale.square() * total.clamp_min(0)
+            total = total + _square(of_t, u, c, self.before) + _square(of_x, u_x, c, self.inputs)
+            # 2 Σ_i (L_ri - c_ar ℓ_ai) (L'_ri - c_ar ℓ'_ai) v_ai
+            product = functional.linear(both, of_t * of_x) + c.square() * (both * u * u_x).sum(-1, keepdim=True)
+            product = product - c * (functional.linear(both * u, of_x) + functional.linear(both * u_x, of_t))
+            total = total + 2 * product
+        variance = self.scale.square() * total.clamp_min(0)
+        return variance if self.weights is None else summed * (self.weights[..., None] * variance).sum(-2)
 
 
-def _square(rows: Tensor, own: Tensor, c: Tensor, variance: Tensor) -> Tensor:
+def _square(rows: Tensor, unit: Tensor, c: Tensor, variance: Tensor) -> Tensor:
     """``Σ_i (L_ri - c_ar ℓ_ai)² v_ai``."""
-    with_own = variance * own
-    found = functional.linear(variance, rows.square()) - 2 * c * functional.linear(with_own, rows)
-    return found + c.square() * (with_own * own).sum(-1, keepdim=True)
-
-
-def _product(rows: Tensor, own: Tensor, others: Tensor, theirs: Tensor, c: Tensor, variance: Tensor) -> Tensor:
-    """``Σ_i (L_ri - c_ar ℓ_ai) (L'_ri - c_ar ℓ'_ai) v_ai``."""
-    found = functional.linear(variance, rows * others) + c.square() * (variance * own * theirs).sum(-1, keepdim=True)
-    return found - c * (functional.linear(variance * own, others) + functional.linear(variance * theirs, rows))
+    with_unit = variance * unit
+    total = functional.linear(variance, rows.square()) - 2 * c * functional.linear(with_unit, rows)
+    return total + c.square() * (with_unit * unit).sum(-1, keepdim=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torch import Tensor, nn
 
@@ -26,7 +26,7 @@ def spread(network: Network, section: Bayes, *, probe: bool = False) -> None:
         deviation = section.start * mean.shape[-1] ** -0.5
         weights.make_uncertain(module, name, prior, deviation=deviation, family=section.family)
     if section.norms and not probe:
-        for module in [one for one in network.modules() if isinstance(one, nn.LayerNorm)]:
+        for module in [module for module in network.modules() if isinstance(module, nn.LayerNorm)]:
             for name, centre in (("weight", 1.0), ("bias", 0.0)):
                 prior = Prior(centre, NORM_DEVIATION**2)
                 deviation = section.start * NORM_DEVIATION
@@ -35,11 +35,9 @@ def spread(network: Network, section: Bayes, *, probe: bool = False) -> None:
 
 
 def spread_all(network: Network, prior: WeightPrior, *, probe: bool = False) -> None:
-    """Give every matrix of encoder and output a Gaussian, a deviation for each weight, which somebody else finds."""
+    """Give every matrix of encoder and output a Gaussian, a deviation for each weight, which an optimizer finds."""
     parts = [network.output] if probe else [network.encoder, network.output]
-    modules = [module for part in parts for module in part.modules()]
-    named = [(one, name) for one in modules for name, value in one.named_parameters(recurse=False) if value.ndim > 1]
-    for module, name in named:
+    for module, name in [named for part in parts for named in _matrices_of(part)]:
         inputs = getattr(module, name).shape[-1]
         weights.make_uncertain(module, name, _prior(prior, inputs), deviation=inputs**-0.5, family="full")
     for tensor in weights.uncertain(network):
@@ -54,12 +52,14 @@ def _matrices(network: Network, section: Bayes, probe: bool) -> Iterator[tuple[n
         if part in section.layers and not probe:
             yield from ((module, "weight") for module in parts.get(part, ()))
     if "output" in section.layers:
-        modules: Sequence[nn.Module] = list(network.output.modules())
-        for module in modules:
-            named = module.named_parameters(recurse=False)
-            yield from [(module, name) for name, parameter in named if parameter.ndim > 1]
+        yield from _matrices_of(network.output)
     if section.words and not probe:
         yield network.unary, "weight"
+
+
+def _matrices_of(part: nn.Module) -> list[tuple[nn.Module, str]]:
+    modules = list(part.modules())
+    return [(module, name) for module in modules for name, p in module.named_parameters(recurse=False) if p.ndim > 1]
 
 
 def _prior(section: WeightPrior, inputs: int) -> Prior:

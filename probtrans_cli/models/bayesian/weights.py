@@ -32,7 +32,7 @@ POSTERIOR, PRIOR = "posterior.", "prior."
 def kl(
     mean: Float[Tensor, "*w"], log_sd: Float[Tensor, "*s"], prior_mean: Number, prior_variance: Number
 ) -> Float[Tensor, ""]:
-    """KL(q ‖ p), summed over all weights: (12) for any Gaussian prior, in nats.
+    """Return KL(q ‖ p), summed over all weights: (12) for any Gaussian prior, in nats.
 
     (12) is that of the prior N(0, 1) and one variance a row: ``log_sd`` is broadcast over the row.
     """
@@ -43,7 +43,7 @@ def kl(
 def kl_gradient(
     mean: Float[Tensor, "*w"], log_sd: Float[Tensor, "*s"], prior_mean: Number, prior_variance: Number
 ) -> tuple[Float[Tensor, "*w"], Float[Tensor, "*s"]]:
-    """The derivatives of :func:`kl` by ``mean`` and by ``log_sd``, in closed form."""
+    """Return the derivatives of :func:`kl` by ``mean`` and by ``log_sd``, in closed form."""
     of_sd = ((2 * log_sd).exp() / prior_variance - 1).expand_as(mean)
     return (mean - prior_mean) / prior_variance, of_sd.sum_to_size(log_sd.shape)
 
@@ -72,17 +72,17 @@ class GaussianWeight(nn.Module):
         self.drawing = False
 
     def forward(self, mean: Tensor) -> Tensor:
-        """The means, or a draw."""
+        """Return the means, or a draw."""
         if not self.drawing:
             return mean
         return torch.addcmul(mean, self.deviation(), torch.randn_like(mean))
 
     def deviation(self) -> Tensor:
-        """``σ``, ``[R, 1]`` or ``[R, C]``; ``[1]`` or ``[C]`` of a vector."""
+        """Return ``σ``, ``[R, 1]`` or ``[R, C]``; ``[1]`` or ``[C]`` of a vector."""
         return self.log_sd.clamp(LEAST, MOST).exp()
 
     def of_kl(self, mean: Tensor) -> tuple[Tensor, Tensor, Number, Number]:
-        """What :func:`kl` and :func:`kl_gradient` take."""
+        """Return the arguments of :func:`kl` and :func:`kl_gradient`."""
         centre = self.prior.mean if self.prior_mean is None else self.prior_mean
         return mean, self.log_sd.clamp(LEAST, MOST), centre, self.prior.variance
 
@@ -105,7 +105,7 @@ def make_uncertain(
 
 
 def uncertain(network: nn.Module) -> Iterator[Uncertain]:
-    """All tensors with uncertain weights, in the order of the modules."""
+    """Yield all tensors with uncertain weights, in the order of the modules."""
     for path, module in network.named_modules():
         if isinstance(module, parametrize.ParametrizationList) and isinstance(module[0], GaussianWeight):
             mean: Any = module.original
@@ -113,26 +113,22 @@ def uncertain(network: nn.Module) -> Iterator[Uncertain]:
 
 
 def parametrized(network: nn.Module) -> list[tuple[nn.Module, str]]:
-    """The modules that have uncertain weights, each with the parameter's name."""
-    found: list[tuple[nn.Module, str]] = []
-    for module in network.modules():
-        names: Any = module.parametrizations if parametrize.is_parametrized(module) else ()
-        found += [(module, name) for name in names]
-    return found
+    """Return the modules that have uncertain weights, each with the parameter's name."""
+    modules: list[Any] = [module for module in network.modules() if parametrize.is_parametrized(module)]
+    return [(module, name) for module in modules for name in module.parametrizations]
 
 
 def posterior_of(module: nn.Module, name: str = "weight") -> GaussianWeight | None:
-    """The distribution of a module's parameter; None where it is certain."""
-    if not parametrize.is_parametrized(module, name):
-        return None
-    found: Any = module.parametrizations
-    return found[name][0] if isinstance(found[name][0], GaussianWeight) else None
+    """Return the distribution of a module's parameter; None: it is certain."""
+    parametrizations: Any = module.parametrizations if parametrize.is_parametrized(module, name) else {name: [None]}
+    posterior = parametrizations[name][0]
+    return posterior if isinstance(posterior, GaussianWeight) else None
 
 
 @contextmanager
 def drawn(network: nn.Module) -> Iterator[None]:
     """Within: the uncertain weights of a network are one draw, from torch's default generator."""
-    posteriors = [one.posterior for one in uncertain(network)]
+    posteriors = [tensor.posterior for tensor in uncertain(network)]
     for posterior in posteriors:
         posterior.drawing = True
     try:
@@ -147,17 +143,17 @@ def drawn(network: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def take_as_prior(network: nn.Module) -> None:
-    """Let priors that are around given weights be around the present means."""
-    for one in uncertain(network):
-        if one.posterior.prior_mean is not None:
-            one.posterior.prior_mean.copy_(one.mean)
+    """Let priors around the weights of the start be around the present means."""
+    for tensor in uncertain(network):
+        if tensor.posterior.prior_mean is not None:
+            tensor.posterior.prior_mean.copy_(tensor.mean)
 
 
 @torch.no_grad()
 def divergence(network: nn.Module) -> Tensor:
-    """KL(q ‖ p) of all uncertain weights, in nats; 0 where all are certain."""
-    found = [kl(*one.posterior.of_kl(one.mean)) for one in uncertain(network)]
-    return torch.stack(found).sum() if found else torch.zeros(())
+    """Return KL(q ‖ p) of all uncertain weights, in nats; 0 where all are certain."""
+    parts = [kl(*tensor.posterior.of_kl(tensor.mean)) for tensor in uncertain(network)]
+    return torch.stack(parts).sum() if parts else torch.zeros(())
 
 
 @torch.no_grad()
@@ -166,9 +162,9 @@ def add_divergence(network: nn.Module, factor: float) -> None:
 
     By autograd this would cost as much as the draws do.
     """
-    for one in uncertain(network):
-        of_mean, of_sd = kl_gradient(*one.posterior.of_kl(one.mean))
-        for parameter, gradient in ((one.mean, of_mean), (one.posterior.log_sd, of_sd)):
+    for tensor in uncertain(network):
+        of_mean, of_sd = kl_gradient(*tensor.posterior.of_kl(tensor.mean))
+        for parameter, gradient in ((tensor.mean, of_mean), (tensor.posterior.log_sd, of_sd)):
             if parameter.requires_grad:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
@@ -176,12 +172,9 @@ def add_divergence(network: nn.Module, factor: float) -> None:
 
 
 def outside_bounds(network: nn.Module) -> list[str]:
-    """The names of tensors with a log σ that counts as its bound."""
-    return [
-        one.name
-        for one in uncertain(network)
-        if bool(((one.posterior.log_sd < LEAST) | (one.posterior.log_sd > MOST)).any())
-    ]
+    """Return the names of tensors with a log σ that counts as its bound."""
+    values = {tensor.name: tensor.posterior.log_sd for tensor in uncertain(network)}
+    return [name for name, log_sd in values.items() if bool(((log_sd < LEAST) | (log_sd > MOST)).any())]
 
 
 # --- names in files ---------------------------------------------------------------------------------------------------
@@ -191,9 +184,9 @@ _PREFIXES = {"original": "", "0.log_sd": POSTERIOR, "0.prior_mean": PRIOR}
 
 
 def file_name(key: str) -> str:
-    """The name in files of a tensor of a network's state."""
-    found = _INSIDE.fullmatch(key)
-    return key if found is None else f"{_PREFIXES[found['part']]}{found['before']}{found['name']}"
+    """Return the name in files of a tensor of a network's state."""
+    match = _INSIDE.fullmatch(key)
+    return key if match is None else f"{_PREFIXES[match['part']]}{match['before']}{match['name']}"
 
 
 def use_file_names(network: nn.Module) -> None:
