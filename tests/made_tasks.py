@@ -16,7 +16,7 @@ from support import COGS, sentences
 
 from probtrans_cli import models, tasks
 from probtrans_cli.data.codecs.entities import TAG_END
-from probtrans_cli.data.corpus.documents import labels_of
+from probtrans_cli.data.corpus.documents import NAMES, PAIR
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.cogs import CASES, read_semantic
@@ -124,7 +124,7 @@ class Made:
         self.split: Split
         if kind == "pretrain":
             documents = Documents(max_length=24)
-            self.vocabulary, self.labels = enclosing(self.vocabulary), dict(labels_of(documents))
+            self.vocabulary, self.labels = enclosing(self.vocabulary), {PAIR: NAMES[documents.pairs]}
             data = Data(train="x", format="documents", documents=documents)
             self.split = Split(encode_corpus(data, given, self.vocabulary, self.labels, training=True))
         else:

@@ -21,13 +21,13 @@ from probtrans_cli.checkpoint import refuse_link
 from probtrans_cli.commands.launch import processes
 from probtrans_cli.commands.streams import faults_of
 from probtrans_cli.data.corpus.encode import encode_corpus
-from probtrans_cli.data.corpus.filters import Selected, Shortened
-from probtrans_cli.data.corpus.gold import NewLabels, OddLabels, unlearned
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.corpus.tally import Tally, chosen, noting_new_labels, shortened, unlearned
 from probtrans_cli.data.files import find, find_all, open_lines
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
 from probtrans_cli.data.readers.appearance import look_ahead, misread, watched
+from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import (
     CheckpointError,
@@ -414,18 +414,23 @@ def corpus_of(
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
-    selected = Selected(lambda: chain([first], sentences), Select() if files else data.select, title)
-    labelled = OddLabels(selected)
-    short = Shortened(labelled, model.vocabulary, data)
-    noted = NewLabels(short, model.labels)
+    tally = Tally(title)
+    selected = chosen(lambda _: chain([first], sentences), Select() if files else data.select, tally)
+    short = shortened(selected, model.vocabulary, data, tally)
+    noted = noting_new_labels(short, model.labels, tally)
     passing = _noting(types.passing(noted) if types else noted, relations, kept)
-    encoded = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
+    table = encode_corpus(data, passing, model.vocabulary, model.labels)
+    tally.require_some(data)
+    encoded = Split(table)
     corpus = model.task.complete(model, {title: encoded}, required=False)[title]
     model.require_positions({title: corpus})
-    for report in filter(None, (selected.report(), short.report(title))):
-        console.log(report)
-    for warning in (*labelled.all_warnings(model.labels), *unlearned(title, model.recipe.task, corpus, noted.counts)):
-        console.log(warning)
+    for line in (
+        *tally.notes(title, data),
+        *tally.tag_warnings(),
+        *tally.header_warnings(model.labels.get(LABEL, ())),
+        *unlearned(title, model.recipe.task, corpus, tally.new_labels),
+    ):
+        console.log(line)
     if relations is not None and not (scores_trees(model, corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
         raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)
@@ -468,14 +473,16 @@ def other_text(model: Model, name: str) -> Split:
     if not selected:
         raise DataError(f"--ood {name}: every sentence has more than {most} words (data.select.words)", hint=hint)
     skipping = data.model_copy(update={"too_long": "skip"}) if data.too_long == "error" else data
-    short = Shortened(selected, model.vocabulary, skipping)
-    split = Split(encode_corpus(data, short, model.vocabulary, model.labels))
+    tally = Tally(name)
+    table = encode_corpus(data, shortened(selected, model.vocabulary, skipping, tally), model.vocabulary, model.labels)
+    tally.require_some(data)
+    split = Split(table)
     fitting = split.lengths <= (np.inf if positions is None else positions)
     if not fitting.any():
         raise DataError(f"--ood {name}: every sentence has more tokens than the model positions", hint=hint)
     reasons = {
         f"of more than {most} words (data.select.words)": len(sentences) - len(selected),
-        f"of more than {data.longest} tokens (data.longest)": short.skipped,
+        f"of more than {data.longest} tokens (data.longest)": tally.counts["skipped"],
         f"of more tokens than the model has positions ({positions})": int((~fitting).sum()),
     }
     if left_out := ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number):

@@ -173,8 +173,8 @@ def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -
 
 
 def _train_in(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
-    from probtrans_cli.data.corpus.gold import label_warnings  # noqa: PLC0415
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
+    from probtrans_cli.data.corpus.tally import label_warnings  # noqa: PLC0415
 
     console.STATE.open_log(run / "log.txt")
     began = False

@@ -70,7 +70,7 @@ class Sentence:
     """`file:line` of the first line, for messages."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """How many tuples or coordinations of its source are rows of ``grid`` (``kept``), and how many are not, by the
-    reason; see :mod:`probtrans_cli.data.corpus.filters`."""
+    reason; see :mod:`probtrans_cli.data.corpus.tally`."""
     faults: tuple[TagFault, ...] = ()
     """Tags that break the rules of their scheme, or are spelled otherwise, and are read all the same."""
 

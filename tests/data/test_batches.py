@@ -96,7 +96,7 @@ def test_gathering_equals_plain_loops(tmp_path_factory: pytest.TempPathFactory, 
     path = tmp_path_factory.mktemp("store") / "x.arrow"
     write_split(path, table)
     chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=6)), dtype=np.int64)
-    for split in (Split(table), Split.open(path)):
+    for split in (Split(table), Split(path)):
         assert len(split) == len(rows)
         assert split.lengths.tolist() == [len(row["ids"]) for row in rows]
         assert split.words.tolist() == [len(row["frequency"]) for row in rows]
@@ -149,7 +149,7 @@ def test_damaged_splits_are_refused_by_name(content: bytes | None, tmp_path: Pat
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(DataError, match=r"train.arrow: not a readable Arrow file"):
-        Split.open(path)
+        Split(path)
 
 
 def test_truncated_splits_are_refused(tmp_path: Path) -> None:
@@ -159,4 +159,4 @@ def test_truncated_splits_are_refused(tmp_path: Path) -> None:
     for size in range(0, len(whole) - 1, 97):
         path.write_bytes(whole[:size])
         with pytest.raises(DataError, match=r"train.arrow"):
-            Split.open(path)
+            Split(path)

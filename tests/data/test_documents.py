@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.data.corpus.documents import PAIR, Corpus, Instance, Kind, enclosed, instances, require_both
+from probtrans_cli.data.corpus.documents import PAIR, Corpus, Instance, Kind, instances
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.lines import read_documents
@@ -219,21 +219,15 @@ def document_of(found: Corpus, position: int) -> int:
 def test_instances_fit_and_are_whole(
     lengths: list[list[int]], kind: Kind, longest: int, short: float, seed: int
 ) -> None:
-    found, ids = corpus(lengths), list(range(sum(map(sum, lengths))))
+    found = corpus(lengths)
     for one in made(lengths, seed, kind=kind, max_length=longest, short=short):
-        sequence, segments = enclosed(one, ids, -1, -2)
-        assert len(sequence) == len(segments) <= longest
+        assert 1 + sum(stretch[1] - stretch[0] + 1 for stretch in one[:2] if stretch is not None) <= longest
         assert (one.second is None) == (one.label is None) == (kind == "none")
         for stretch in one[:2]:
             if isinstance(stretch, tuple):
                 begin, end = stretch
                 assert begin < end
                 assert document_of(found, begin) == document_of(found, end - 1)
-        ends = [position for position, id in enumerate(sequence) if id == -2]
-        assert sequence.count(-1) == 1 == 1 + sequence.index(-1)
-        assert ends == [
-            position for position in range(len(segments)) if segments[position : position + 2] in ([0, 1], [0], [1])
-        ]
 
 
 @settings(deadline=None)
@@ -334,11 +328,10 @@ def test_documents_of_one_sentence() -> None:
     lengths = [[4], [5], [6]]
     assert {one.label for one in made(lengths, kind="nsp", max_length=32, copies=5)} == {1}
     assert made(lengths, kind="sop", max_length=32) == []
-    with pytest.raises(DataError, match="of 15 pairs none is next"):
-        require_both([1] * 15, "nsp")
-    with pytest.raises(DataError, match="no document with two sentences"):
-        require_both([], "sop")
-    require_both([0, 1], "sop")
+    sentences, vocabulary = read(["a b", "", "c d", "", "e f"]), enclosing(vocabularies()[0])
+    for pairs, message in (("nsp", "of .* pairs none is next"), ("sop", "no document with two sentences")):
+        with pytest.raises(DataError, match=message):
+            encoded(sentences, vocabulary, training=True, pairs=pairs)
 
 
 def test_a_single_document_has_no_random_pair() -> None:
@@ -353,9 +346,3 @@ def test_copies_differ_and_seeds_repeat() -> None:
     assert two == made(lengths, 7, kind="nsp", max_length=24, copies=2)
     assert made(lengths, 7, kind="nsp", max_length=24) == two[: len(made(lengths, 7, kind="nsp", max_length=24))]
     assert two != made(lengths, 8, kind="nsp", max_length=24, copies=2)
-
-
-def test_an_instance_as_ids() -> None:
-    ids = [10, 11, 12, 13, 14]
-    assert enclosed(Instance((0, 2), (3, 5), 0), ids, 1, 2) == ([1, 10, 11, 2, 13, 14, 2], [0, 0, 0, 0, 1, 1, 1])
-    assert enclosed(Instance((1, 4)), ids, 1, 2) == ([1, 11, 12, 13, 2], [0] * 5)

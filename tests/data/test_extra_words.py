@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from probtrans_cli.data.corpus.filters import Shortened
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.corpus.tally import Tally, shortened
 from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary, enclosing
@@ -109,4 +109,4 @@ def test_the_store_and_the_lengths_know_them(section: Any) -> None:
     assert row != vocabulary.encode_words(sentence.words).ids
     assert [vocabulary.decode(id) for id in row[-4:-1]] == EXTRA
     longest = {"train": "x", "longest": len(row)}
-    assert list(Shortened([sentence], vocabulary, Data.model_validate(longest))) == [sentence]
+    assert list(shortened([sentence], vocabulary, Data.model_validate(longest), Tally("dev"))) == [sentence]

@@ -139,7 +139,7 @@ def test_features_of_a_batch_are_those_of_its_words(tmp_path: Path) -> None:
     assert words.features is not None
     split = encoded(words)
     write_split(tmp_path / "x.arrow", encode_table([Sentence(one) for one in SENTENCES], words, {}))
-    for one in (split, Split.open(tmp_path / "x.arrow")):
+    for one in (split, Split(tmp_path / "x.arrow")):
         rows, widths = one.features(np.array([2, 0]))
         wanted = [words.features.rows(word) for index in (2, 0) for word in SENTENCES[index]]
         assert rows.tolist() == [row for of_word in wanted for row in of_word]

@@ -59,7 +59,7 @@ def test_grids_are_stored(given_grids: list[tuple[list[list[int]], int]]) -> Non
     vocabulary = build_vocabulary(WordVocabulary(), (one.words for one in corpus))
     with tempfile.TemporaryDirectory() as folder:
         write_split(Path(folder) / "x.arrow", encode_table(corpus, vocabulary, {}))
-        split = Split.open(Path(folder) / "x.arrow")
+        split = Split(Path(folder) / "x.arrow")
         for index, (rows, _) in enumerate(given_grids):
             assert unpack_rows(split.row("grid", index), len(rows)).tolist() == rows
         padded = split.padded("grid", np.arange(len(corpus)), 0)

@@ -44,7 +44,7 @@ def test_what_is_stored_is_read(corpus: list[Sentence]) -> None:
     vocabulary = build_vocabulary(WordVocabulary(), (one.words for one in corpus))
     with tempfile.TemporaryDirectory() as folder:
         write_split(Path(folder) / "x.arrow", encode_table(corpus, vocabulary, LABELS))
-        split = Split.open(Path(folder) / "x.arrow")
+        split = Split(Path(folder) / "x.arrow")
         for name, there in (
             ("label", any(one.labels for one in corpus)),
             ("tag", any(one.tags for one in corpus)),
@@ -107,7 +107,7 @@ def both(tmp_path: Path) -> tuple[Split, Split]:
     for begin in range(0, 60, 7):
         paths.append(tmp_path / f"{begin}.arrow")
         write_split(paths[-1], encode_table(corpus[begin : begin + 7], vocabulary, LABELS_OF_SHARDS))
-    return Split.open(tmp_path / "all.arrow"), Split.open(*paths)
+    return Split(tmp_path / "all.arrow"), Split(*paths)
 
 
 COLUMNS = ("ids", "frequency", "heads", "parents", "upos", "label", "punct", "widths", "features", "form", "spelling")
@@ -155,7 +155,7 @@ def test_shards_have_what_one_file_has(both: tuple[Split, Split], monkeypatch: p
 def test_a_damaged_shard_is_named(both: tuple[Split, Split], tmp_path: Path) -> None:
     (tmp_path / "7.arrow").write_bytes(b"ARROW1")
     with pytest.raises(DataError, match=r"7\.arrow: not a readable Arrow file"):
-        Split.open(tmp_path / "0.arrow", tmp_path / "7.arrow")
+        Split(tmp_path / "0.arrow", tmp_path / "7.arrow")
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------

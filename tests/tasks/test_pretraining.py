@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from probtrans_cli import models
 from probtrans_cli.__main__ import run
-from probtrans_cli.data.corpus.documents import PAIR, labels_of
+from probtrans_cli.data.corpus.documents import NAMES, PAIR
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.lines import read_documents
@@ -69,7 +69,7 @@ class Corpus:
         sentences = list(read_documents(documents(15, 0).splitlines(), "text", options))
         words = build_vocabulary(WordVocabulary(min_count=4), [sentence.words for sentence in sentences])
         self.vocabulary: EnclosingVocabulary = enclosing(words)
-        self.labels = labels_of(options)
+        self.labels = {PAIR: NAMES[options.pairs]}
         data = Data(train="x", format="documents", documents=options)
         self.split = Split(encode_corpus(data, sentences, self.vocabulary, self.labels, training=True))
 

@@ -143,7 +143,7 @@ def test_labels_alone_train_what_forms_do(here: Path, invoke: Invoke) -> None:
         files = f"data={{train: train.{ending}, dev: dev.{ending}, format: cogs, prepared: {ending}}}"
         assert invoke("prepare", "r.yaml", files).code == 0
     assert Path("tsv/labels.json").read_text() == Path("jsonl/labels.json").read_text()
-    first, second = (Split.open(Path(ending) / "train.arrow") for ending in ("tsv", "jsonl"))
+    first, second = (Split(Path(ending) / "train.arrow") for ending in ("tsv", "jsonl"))
     for name in ("ids", "role", "category", "noun_type", "verb_name", "offset", "position", "parents", "case"):
         assert np.array_equal(first.column(name), second.column(name))
     assert [first.text("form", index) for index in range(7)] == [row[1] for row in ROWS]

@@ -34,9 +34,9 @@ import numpy as np
 
 from probtrans_cli.data.corpus.store import Row, table_of_rows
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.base import EnclosingVocabulary, Vocabulary, enclosing
+from probtrans_cli.data.vocabularies.base import Vocabulary, enclosing
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.data import Data, Documents
+from probtrans_cli.recipe.data import Data
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,9 +73,6 @@ class Instance(NamedTuple):
     label: int | None = None
 
 
-# --- instances --------------------------------------------------------------------------------------------------------
-
-
 def instances(
     corpus: Corpus,
     generator: np.random.Generator,
@@ -103,12 +100,18 @@ def instances(
         hint = "separate documents by blank lines, or set data.documents.pairs=sop or none"
         raise DataError(f"{documents} document where two are needed for random pairs", hint=hint)
     usable = max_length - (2 if kind == "none" else 3)
-    make = {"nsp": _next_or_random, "sop": _ordered_or_swapped, "none": _pieces}[kind]
     for _ in range(copies):
         for document in range(documents):
             target = int(generator.integers(2, usable + 1)) if generator.random() < short else usable
-            for instance in make(corpus, document, target, generator):
-                yield _truncated(instance, usable, generator)
+            if kind == "nsp":
+                for pair in _next_or_random(corpus, document, target, generator):
+                    yield _truncated(pair, usable, generator)
+            elif kind == "sop":
+                for pair in _ordered_or_swapped(corpus, document, target, generator):
+                    yield _truncated(pair, usable, generator)
+            else:
+                begin, end = corpus.stretch(*corpus.sentences[document : document + 2])
+                yield from (Instance((start, min(start + target, end))) for start in range(begin, end, target))
 
 
 def _next_or_random(corpus: Corpus, document: int, target: int, generator: np.random.Generator) -> Iterator[Instance]:
@@ -145,57 +148,23 @@ def _ordered_or_swapped(
         start = stop
 
 
-def _pieces(corpus: Corpus, document: int, target: int, _: np.random.Generator) -> Iterator[Instance]:
-    begin, end = corpus.stretch(*corpus.sentences[document : document + 2])
-    for start in range(begin, end, target):
-        yield Instance((start, min(start + target, end)))
-
-
-def _truncated(instance: Instance, usable: int, generator: np.random.Generator) -> Instance:
-    """Return the instance with at most ``usable`` tokens."""
-    if instance.second is None:
-        return instance
-    first, second = (stretch[1] - stretch[0] for stretch in instance[:2] if stretch is not None)
+def _truncated(pair: Instance, usable: int, generator: np.random.Generator) -> Instance:
+    """Return the pair with at most ``usable`` tokens."""
+    assert pair.second is not None, "of two stretches"
+    first, second = (end - begin for begin, end in (pair.first, pair.second))
     if first + second <= usable:
-        return instance
-
-    def shortened(stretch: Stretch, keep: int) -> Stretch:
-        begin, end = stretch
-        surplus = end - begin - keep
-        if surplus <= 0:
-            return stretch
-        front = int(generator.binomial(surplus, 0.5))
-        return begin + front, begin + front + keep
-
+        return pair
     # The longer stretch, or the second of equal ones, loses a token until both fit.
     keep = max(usable - second, (usable + 1) // 2), max(usable - first, usable // 2)
-    return Instance(shortened(instance.first, keep[0]), shortened(instance.second, keep[1]), instance.label)
-
-
-def enclosed(instance: Instance, ids: Sequence[int], first: int, last: int) -> tuple[list[int], list[int]]:
-    """Return the ids of an instance and their segments: `first A last` in segment 0, `B last` in segment 1."""
-    of_first = [first, *ids[slice(*instance.first)], last]
-    of_second = [] if instance.second is None else [*ids[slice(*instance.second)], last]
-    return of_first + of_second, [0] * len(of_first) + [1] * len(of_second)
-
-
-def require_both(labels: Sequence[int], kind: Kind) -> None:
-    """Raise a DataError if there is no instance, or all have the same label: nothing can be learned from them."""
-    if not labels:
-        hint = "documents of a single sentence have no order: set data.documents.pairs=nsp or none"
-        raise DataError("there is no document with two sentences", hint=hint)
-    if missing := [name for label, name in enumerate(NAMES[kind]) if label not in set(labels)]:
-        hint = "documents of several sentences make both kinds of pairs: separate them by blank lines, or set "
-        hint += "data.documents.pairs=none"
-        raise DataError(f"of {len(labels)} pairs none is {missing[0]}: there is nothing to tell apart", hint=hint)
+    stretches = []
+    for (begin, end), length in zip((pair.first, pair.second), keep, strict=True):
+        surplus = max(end - begin - length, 0)
+        front = int(generator.binomial(surplus, 0.5)) if surplus else 0
+        stretches.append((begin + front, end - surplus + front))
+    return Instance(*stretches, pair.label)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
-
-
-def labels_of(options: Documents) -> dict[str, list[str]]:
-    """Return the labels of the column ``pair``; none where there are no pairs."""
-    return {PAIR: list(NAMES[options.pairs])}
 
 
 def encode_instances(data: Data, sentences: Iterable[Sentence], vocabulary: Vocabulary, *, training: bool) -> pa.Table:
@@ -206,11 +175,23 @@ def encode_instances(data: Data, sentences: Iterable[Sentence], vocabulary: Voca
     Raises:
         DataError: the documents do not give the pairs that the recipe names.
     """
-    text, options = _Text(enclosing(vocabulary), sentences), data.documents
+    options, where, special = data.documents, "", enclosing(vocabulary)
+    ids, words, frequency = array("i"), array("q"), array("i")  # of all tokens, and of all words
+    tokens, documents = array("q", [0]), array("q")  # where sentences and documents begin
+    for sentence in sentences:
+        if sentence.begins:
+            documents.append(len(tokens) - 1)
+        where = where or sentence.where.rpartition(":")[0]
+        encoded = special.encode_part(sentence.words)
+        words.extend(len(frequency) + word for word in encoded.word_of_piece)
+        frequency.extend(vocabulary.frequency(word) for word in sentence.words)
+        ids.extend(encoded.ids)
+        tokens.append(len(ids))
+    documents.append(len(tokens) - 1)
     try:
         drawn = list(
             instances(
-                text.corpus,
+                Corpus(tokens, documents),
                 np.random.default_rng(options.seed),
                 kind=options.pairs,
                 max_length=options.max_length,
@@ -219,44 +200,35 @@ def encode_instances(data: Data, sentences: Iterable[Sentence], vocabulary: Voca
             )
         )
         if training and options.pairs != "none":
-            require_both([instance.label for instance in drawn if instance.label is not None], options.pairs)
+            _require_both([instance.label for instance in drawn], options.pairs)
     except DataError as error:
-        raise DataError(f"{text.where}: {error.message}", hint=error.hint) from None
-    return table_of_rows(map(text.row, drawn))
+        raise DataError(f"{where}: {error.message}", hint=error.hint) from None
 
-
-class _Text:
-    """All tokens of a split in order, and which words, sentences and documents they belong to."""
-
-    def __init__(self, vocabulary: EnclosingVocabulary, sentences: Iterable[Sentence]) -> None:
-        self.vocabulary = vocabulary
-        self.ids, self.words, self.frequency = array("i"), array("q"), array("i")
-        self.where = ""
-        tokens, documents = array("q", [0]), array("q")  # where sentences and documents begin
-        for sentence in sentences:
-            if sentence.begins:
-                documents.append(len(tokens) - 1)
-            self.where = self.where or sentence.where.rpartition(":")[0]
-            encoded = vocabulary.encode_part(sentence.words)
-            self.words.extend(len(self.frequency) + word for word in encoded.word_of_piece)
-            self.frequency.extend(vocabulary.frequency(word) for word in sentence.words)
-            self.ids.extend(encoded.ids)
-            tokens.append(len(self.ids))
-        documents.append(len(tokens) - 1)
-        self.corpus = Corpus(tokens, documents)
-
-    def row(self, instance: Instance) -> Row:
-        ids, segments = enclosed(instance, self.ids, self.vocabulary.FIRST, self.vocabulary.LAST)
-        stretches = [(1, instance.first)]
-        if instance.second is not None:
-            stretches.append((segments.index(1), instance.second))
+    def row(instance: Instance) -> Row:
+        of_row, segments = [special.FIRST], [0]
         first: list[int] = []
-        frequency: list[int] = []
-        for start, stretch in stretches:
-            words: Sequence[int] = self.words[slice(*stretch)]
-            for offset, word in enumerate(words):
-                if offset == 0 or word != words[offset - 1]:
-                    first.append(start + offset)
-                    frequency.append(self.frequency[word])
-        label = [] if instance.label is None else [instance.label]
-        return {"ids": ids, "frequency": frequency, "first": first, "segments": segments, PAIR: label or None}
+        of_words: list[int] = []
+        for segment, stretch in enumerate(instance[:2]):
+            if stretch is not None:
+                numbers = words[slice(*stretch)]
+                for place, word in enumerate(numbers):
+                    if place == 0 or word != numbers[place - 1]:
+                        first.append(len(of_row) + place)
+                        of_words.append(frequency[word])
+                of_row += [*ids[slice(*stretch)], special.LAST]
+                segments += [segment] * (len(of_row) - len(segments))
+        pair = None if instance.label is None else [instance.label]
+        return {"ids": of_row, "frequency": of_words, "first": first, "segments": segments, PAIR: pair}
+
+    return table_of_rows(map(row, drawn))
+
+
+def _require_both(labels: Sequence[int | None], kind: Kind) -> None:
+    # Where all pairs have the same label, nothing can be learned from them.
+    if not labels:
+        hint = "documents of a single sentence have no order: set data.documents.pairs=nsp or none"
+        raise DataError("there is no document with two sentences", hint=hint)
+    if missing := [name for label, name in enumerate(NAMES[kind]) if label not in set(labels)]:
+        hint = "documents of several sentences make both kinds of pairs: separate them by blank lines, or set "
+        hint += "data.documents.pairs=none"
+        raise DataError(f"of {len(labels)} pairs none is {missing[0]}: there is nothing to tell apart", hint=hint)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from probtrans_cli.data.corpus import documents
+from probtrans_cli.data.corpus.documents import NAMES, PAIR, encode_instances
 from probtrans_cli.data.corpus.store import Labels, encode_table
 from probtrans_cli.data.readers.cogs import CASES
 from probtrans_cli.data.sentence import Sentence
@@ -42,21 +42,18 @@ class Encoding:
 
 ENCODINGS: dict[str, Encoding] = {
     "cogs": Encoding(labels=lambda _: {"case": CASES}),  # reported and not learned; the training file has a few of them
-    "documents": Encoding(
-        documents.encode_instances, lambda data: documents.labels_of(data.documents), (documents.PAIR,), enclosed=True
-    ),
+    "documents": Encoding(encode_instances, lambda data: {PAIR: NAMES[data.documents.pairs]}, (PAIR,), enclosed=True),
     "extractions": Encoding(
         labels=lambda data: {"extra_words": data.extra_words}, units="tuples", learns_from_rows=True
     ),
     "coordinations": Encoding(units="coordinations"),  # a sentence without any is an example, too
 }
 """The encodings of formats by name; of any other format, a sentence is a row."""
-_SENTENCES = Encoding()
 
 
 def encoding_of(data: Data) -> Encoding:
     """Return how the sentences of a recipe's files become rows."""
-    return ENCODINGS.get(data.format, _SENTENCES)
+    return ENCODINGS.get(data.format, Encoding())
 
 
 def encode_corpus(

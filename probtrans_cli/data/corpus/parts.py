@@ -13,25 +13,24 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from probtrans_cli import atomic, console
-from probtrans_cli.data.blocks import Block, cut, in_file, lines_of, total
-from probtrans_cli.data.corpus.encode import Encoding, encode_corpus, encoding_of
-from probtrans_cli.data.corpus.filters import KeptRows, Selected, Shortened
-from probtrans_cli.data.corpus.gold import NewLabels, OddLabels, header_warnings
+from probtrans_cli.data.blocks import Block, cut, in_file, lines_of
+from probtrans_cli.data.corpus.encode import encode_corpus, encoding_of
 from probtrans_cli.data.corpus.manifest import FORMAT, LABELS, canonical, fingerprint
-from probtrans_cli.data.corpus.sources import SPLITS, Source, require_sentences, sha256, without_sentences
+from probtrans_cli.data.corpus.sources import SPLITS, Source, sha256
 from probtrans_cli.data.corpus.store import Labels, Split, write_split
+from probtrans_cli.data.corpus.tally import RowCounts, Tally, chosen, noting_new_labels, shortened
 from probtrans_cli.data.files import display_name, is_compressed
 from probtrans_cli.data.processes import Begin, Pool
-from probtrans_cli.data.readers import READERS, format_of
+from probtrans_cli.data.readers import READERS
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import VOCABULARIES, build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary, enclosing
@@ -39,21 +38,17 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.job import Job
 from probtrans_cli.recipe.data import ABSENT, FORMATS, Data
-from probtrans_cli.text import from_json
+from probtrans_cli.text import first_of, from_json
 from probtrans_cli.version import __version__
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Report = dict[str, Any]
-"""Counts and notes of a part, as JSON values."""
+"""What was counted of a part, as JSON values."""
 BYTES = 32 << 20
 """Of a part; each byte of a compressed file counts as `_PACKED`."""
 _PACKED = 4
 QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95, "99%": 0.99, "max": 1.0}
-SELECTED = ("too_long", "not_drawn", "missing")
-SHORTENED = ("divided", "left_out", "skipped", "rows")
-"""What :class:`Selected` and :class:`Shortened` count."""
+_TALLY = TypeAdapter(Tally)
+_HINT = "`probtrans prepare RECIPE` with this file as data.dev says why they are dropped"
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -61,14 +56,19 @@ SHORTENED = ("divided", "left_out", "skipped", "rows")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a split: blocks of files in order, or all sources of a split that must be read at once."""
+    """A part of a split: blocks of its files, in order."""
 
     split: str
     number: int
     """In its split, from 0."""
-    size: int
-    blocks: tuple[Block, ...] = ()
-    sources: tuple[Source, ...] = ()
+    blocks: tuple[tuple[Source, Block], ...]
+    whole: bool = False
+    """Whether the split has this part alone, as its sentences do not stand alone."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes, as progress is measured."""
+        return sum(block.size for _, block in self.blocks)
 
 
 def parts_of(data: Data, sources: Sequence[Source]) -> list[Part]:
@@ -77,73 +77,66 @@ def parts_of(data: Data, sources: Sequence[Source]) -> list[Part]:
     for split in SPLITS:
         of_split = [source for source in sources if source.split == split]
         drawn = split == "train" and data.select.sentences is not None
-        if encoding_of(data).alone and not drawn and all(source.lines is None for source in of_split):
-            parts += _divided(split, of_split)
-        elif of_split:
-            size = sum(source.size * (_PACKED if is_compressed(source.path) else 1) for source in of_split)
-            parts.append(Part(split, 0, size, sources=tuple(of_split)))
+        if not encoding_of(data).alone or drawn or any(source.lines is not None for source in of_split):
+            blocks = tuple((source, Block(str(source.path), source.size)) for source in of_split)
+            parts += [Part(split, 0, blocks, whole=True)] if blocks else []
+            continue
+        first, together, room = len(parts), [], BYTES
+        for source in of_split:
+            path = str(source.path)
+            can_be_cut = READERS[source.format].ends is not None
+            for block in cut(path, source.size, BYTES) if can_be_cut else [Block(path, source.size)]:
+                weight = block.size * (_PACKED if is_compressed(path) else 1)
+                if together and weight > room:
+                    parts.append(Part(split, len(parts) - first, tuple(together)))
+                    together, room = [], BYTES
+                together.append((source, block))
+                room -= weight
+        parts += [Part(split, len(parts) - first, tuple(together))] if together else []
     return parts
 
 
-def _divided(split: str, sources: Sequence[Source]) -> Iterator[Part]:
-    together: list[Block] = []
-    room, number = BYTES, 0
-    for source in sources:
-        path = str(source.path)
-        can_be_cut = READERS[source.format].ends is not None
-        for block in cut(path, source.size, BYTES) if can_be_cut else [Block(path, source.size)]:
-            weight = block.size * (_PACKED if is_compressed(path) else 1)
-            if together and weight > room:
-                yield Part(split, number, total(together), tuple(together))
-                together, room, number = [], BYTES, number + 1
-            together.append(block)
-            room -= weight
-    if together:
-        yield Part(split, number, total(together), tuple(together))
+def sentences_of(part: Part, data: Data, tally: Tally) -> Iterator[Sentence]:
+    """Yield the sentences of a part that `data.select` leaves.
 
+    Raises:
+        DataError: a file is malformed, or the part is a split of which nothing is left.
+    """
+    encoding = encoding_of(data)
+    rows_only = encoding.learns_from_rows and part.split == "train"
 
-@dataclass
-class BlockSentences:
-    """The sentences of blocks that have a word; iterating raises a DataError where a file is malformed."""
-
-    blocks: Sequence[Block]
-    data: Data
-    by_file: Counter[str] = field(default_factory=Counter)
-    """Number of sentences by file."""
-
-    def __iter__(self) -> Iterator[Sentence]:
-        self.by_file.clear()
-        for block in self.blocks:
-            name = display_name(block.path)
-            self.by_file[name] += 0
-            reader = READERS[format_of(block.path, self.data.format)]
+    def read(tally: Tally) -> Iterator[Sentence]:
+        left = not rows_only
+        for source, block in part.blocks:
+            name, reader = display_name(source.path), READERS[source.format]
+            file = tally.files.setdefault(name, RowCounts())
             ends = reader.ends or "line"  # a block that is a file is read to its end
+            lines = lines_of(block, ends) if source.lines is None else source.lines
             try:
-                for sentence in reader.read(lines_of(block, ends), name, self.data):
+                for sentence in reader.read(lines, name, data):
                     if sentence.words:
-                        self.by_file[name] += 1
-                        yield sentence
+                        has_rows = any(map(any, sentence.grid or ()))
+                        file.add(sentence.counts, has_rows=has_rows)
+                        if has_rows or not rows_only:
+                            left = True
+                            yield sentence
             except DataError as error:
                 raise DataError(in_file(block, ends, error.message), hint=error.hint) from None
+        if part.whole:
+            tally.require_some(data)
+            if not left:
+                names = ", ".join(tally.files)
+                raise DataError(f"{names}: no sentence has {encoding.units} that are kept", hint=_HINT)
 
-
-def sentences_of(part: Part, data: Data) -> tuple[KeptRows | BlockSentences, Selected]:
-    """Return the sentences of a part, and those of them that `data.select` leaves."""
-    if part.blocks:
-        blocks = BlockSentences(part.blocks, data)
-        return blocks, Selected(lambda: blocks, data.select, part.split, part=True)
-    encoding = encoding_of(data)
-    leave_out = encoding.learns_from_rows and part.split == "train"
-    kept = KeptRows(part.sources, data, encoding.units or "rows", leave_out=leave_out)
-    return kept, Selected(lambda: kept, data.select, part.split)
+    yield from chosen(read, data.select, tally)
+    if part.whole:
+        tally.require_some(data)
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------
 
 
-def _words_counting_labels(
-    sentences: Iterable[Sentence], counts: defaultdict[str, Counter[str]]
-) -> Iterator[list[str]]:
+def _counting_labels(sentences: Iterable[Sentence], counts: defaultdict[str, Counter[str]]) -> Iterator[list[str]]:
     for sentence in sentences:
         for column, tags in sentence.tags.items():
             counts[column].update(tags)
@@ -156,10 +149,10 @@ def begin_counting(data: Data, parts: Sequence[Part]) -> Callable[[int], Report]
     """Return a function that counts the words, labels and sentences of a part, by its number."""
 
     def count(number: int) -> Report:
-        sentences, selected = sentences_of(parts[number], data)
+        tally = Tally(parts[number].split)
         labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        words = Counter(chain.from_iterable(_words_counting_labels(selected, labels)))
-        return {"words": words, "labels": labels, "by_file": sentences.by_file, "too_long": selected.too_long}
+        words = Counter(chain.from_iterable(_counting_labels(sentences_of(parts[number], data, tally), labels)))
+        return {"words": words, "labels": labels, "tally": _TALLY.dump_python(tally, mode="json")}
 
     return count
 
@@ -167,27 +160,23 @@ def begin_counting(data: Data, parts: Sequence[Part]) -> Callable[[int], Report]
 def _count_all(
     data: Data, sources: Sequence[Source], parts: Sequence[Part], folder: Path, jobs: int
 ) -> Mapping[str, Counter[str]]:
-    encoding = encoding_of(data)
+    encoding, tally = encoding_of(data), Tally("train")
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     counts |= {column: Counter() for source in sources for column in FORMATS[source.format].columns}
     training = [number for number, part in enumerate(parts) if part.split == "train"]
     if VOCABULARIES[data.vocabulary.kind].from_counts and not data.extra_words:
         words: Counter[str] = Counter()
-        by_file: Counter[str] = Counter()
-        selected = Selected(list, data.select, "train")
         for _, report in _each(training, parts, "counting", jobs, begin_counting, (data, parts)):
             words.update(report["words"])
-            by_file.update(report["by_file"])
-            selected.too_long += report["too_long"]
+            tally.add(_TALLY.validate_python(report["tally"]))
             for column, of_column in report["labels"].items():
                 counts[column].update(of_column)
-        require_sentences(by_file, "train")
-        selected.require_some(bool(words))
+        tally.require_some(data)
         vocabulary = build_vocabulary(data.vocabulary, words)
         del words
     else:
-        selections = (sentences_of(parts[number], data)[1] for number in training)
-        in_order = _words_counting_labels(chain.from_iterable(selections), counts)
+        selections = (sentences_of(parts[number], data, tally) for number in training)
+        in_order = _counting_labels(chain.from_iterable(selections), counts)
         vocabulary = build_vocabulary(data.vocabulary, in_order, len(data.extra_words))
         for _ in in_order:  # a vocabulary may stop early, but all labels are counted
             pass
@@ -206,12 +195,6 @@ def _count_all(
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
-def begin_encoding(data: Data, parts: Sequence[Part], folder: Path) -> Callable[[int], Report]:
-    """Return a function that encodes a part, by its number, with the vocabulary and labels of a folder and into it."""
-    vocabulary, labels = load_vocabulary(folder), load_labels(folder)
-    return lambda number: encode(data, parts[number], vocabulary, labels, folder)
-
-
 def load_labels(folder: Path) -> dict[str, list[str]]:
     """Return the labels of every column, as `prepare` wrote them.
 
@@ -225,52 +208,39 @@ def load_labels(folder: Path) -> dict[str, list[str]]:
         raise DataError(f"{folder / LABELS}: {error}", hint="run `probtrans prepare --force`") from None
 
 
-def encode(data: Data, part: Part, vocabulary: Vocabulary, labels: Labels, folder: Path) -> Report:
-    """Write the shards of a part into a folder.
+def begin_encoding(data: Data, parts: Sequence[Part], folder: Path) -> Callable[[int], Report]:
+    """Return a function that writes the shards of a part, by its number, into the folder of vocabulary and labels."""
+    vocabulary, labels = load_vocabulary(folder), load_labels(folder)
 
-    Returns:
-        ``files``: the shards in order, each with name, size and sha256; and counts and notes of the sentences.
+    def encode(number: int) -> Report:
+        part, size = parts[number], data.shard_sentences
+        training, tally = part.split == "train", Tally(part.split)
+        # Dev and test are scored by all tuples of a sentence, so only training sentences are split.
+        unsplit = data.too_long == "split" and not training
+        limits = data.model_copy(update={"too_long": "error"}) if unsplit else data
+        left = shortened(sentences_of(part, data, tally), vocabulary, limits, tally)
 
-    Raises:
-        DataError: a file is malformed, or a sentence cannot be stored.
-    """
-    sentences, selected = sentences_of(part, data)
-    odd = OddLabels(selected)
-    # Dev and test are scored by all tuples of a sentence, so only training sentences are split.
-    unsplit = data.too_long == "split" and part.split != "train"
-    limits = data.model_copy(update={"too_long": "error"}) if unsplit else data
-    shortened = Shortened(odd, vocabulary, limits, part=bool(part.blocks))
-    noted = NewLabels(shortened, labels)
-    files = []
-    for number, table in enumerate(_tables(data, part, iter(noted), vocabulary, labels)):
-        path = folder / f"{part.split}-{part.number:05d}-{number:03d}.arrow"
-        write_split(path, table)
-        atomic.sync(path)
-        files.append({"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)})
-    return {
-        "files": files,
-        "by_file": sentences.by_file,
-        "notes": sentences.report() if isinstance(sentences, KeptRows) else [],
-        "new_labels": noted.counts,
-        "faults": odd.faults,
-        "first_rows": odd.first,
-        "other_rows": sorted(odd.later),
-        "selected": {name: getattr(selected, name) for name in SELECTED},
-        "shortened": {name: getattr(shortened, name) for name in SHORTENED},
-    }
+        def noted() -> Iterator[Sentence]:
+            yield from noting_new_labels(left, labels, tally)
+            if part.whole:
+                tally.require_some(data)
 
+        sentences = noted()
+        if encoding_of(data).alone:
+            shards = (chain([first], islice(sentences, size - 1)) for first in sentences)
+            tables = (encode_corpus(data, shard, vocabulary, labels, training=training) for shard in shards)
+        else:
+            table = encode_corpus(data, sentences, vocabulary, labels, training=training)
+            tables = (table.slice(begin, size) for begin in range(0, table.num_rows, size))
+        written = []
+        for place, table in enumerate(tables):
+            path = folder / f"{part.split}-{part.number:05d}-{place:03d}.arrow"
+            write_split(path, table)
+            atomic.sync(path)
+            written.append({"name": path.name, "sha256": sha256(path)})
+        return {"shards": written, "tally": _TALLY.dump_python(tally, mode="json")}
 
-def _tables(
-    data: Data, part: Part, sentences: Iterator[Sentence], vocabulary: Vocabulary, labels: Labels
-) -> Iterator[pa.Table]:
-    size, training = data.shard_sentences, part.split == "train"
-    if not encoding_of(data).alone:
-        table = encode_corpus(data, sentences, vocabulary, labels, training=training)
-        yield from (table.slice(begin, size) for begin in range(0, table.num_rows, size))
-        return
-    for first in sentences:
-        shard = chain([first], islice(sentences, size - 1))
-        yield encode_corpus(data, shard, vocabulary, labels, training=training)
+    return encode
 
 
 def begin_job(data: Data, sources: Sequence[Source], folder: Path) -> Job:
@@ -279,7 +249,12 @@ def begin_job(data: Data, sources: Sequence[Source], folder: Path) -> Job:
     Raises:
         UsageError: the folder holds the job of another corpus or version, or something else.
     """
-    identity = {"version": __version__, "data": canonical(data), "fingerprint": fingerprint(data, sources)}
+    identity = {
+        "version": __version__,
+        "reports": 2,  # their form
+        "data": canonical(data),
+        "fingerprint": fingerprint(data, sources),
+    }
     return Job.begin(folder, "json", identity)
 
 
@@ -321,9 +296,7 @@ def encode_all(data: Data, sources: Sequence[Source], folder: Path, jobs: int = 
         with job.writing(number + 1, {}) as file:
             file.write(json.dumps(report, ensure_ascii=False))
         reports[number] = report
-    vocabulary, labels = load_vocabulary(folder), load_labels(folder)
-    in_order = [(part, reports[number]) for number, part in enumerate(parts)]
-    return _manifest(data, sources, folder, in_order, vocabulary, labels, counts)
+    return _manifest(data, sources, folder, [(part, reports[number]) for number, part in enumerate(parts)], counts)
 
 
 def _each(
@@ -351,28 +324,31 @@ def _manifest(
     sources: Sequence[Source],
     folder: Path,
     parts: Sequence[tuple[Part, Report]],
-    vocabulary: Vocabulary,
-    labels: Labels,
     counts: defaultdict[str, Counter[str]],
 ) -> dict[str, Any]:
-    encoding = encoding_of(data)
-    names = [split for split in SPLITS if any(part.split == split for part, _ in parts)]
+    encoding, vocabulary, labels = encoding_of(data), load_vocabulary(folder), load_labels(folder)
+    tallies: dict[str, Tally] = {}
     shards: dict[str, list[str]] = {}
+    for part, report in parts:
+        tallies.setdefault(part.split, Tally(part.split)).add(_TALLY.validate_python(report["tally"]))
+        shards.setdefault(part.split, []).extend(shard["name"] for shard in report["shards"])
     notes: list[str] = []
-    warnings: list[str] = []
-    new_labels: dict[str, dict[str, Counter[str]]] = {}
-    for name in names:
-        reports = [report for part, report in parts if part.split == name]
-        shards[name] = [file["name"] for report in reports for file in report["files"]]
-        new_labels[name] = {
-            column: sum((Counter(report["new_labels"][column]) for report in reports), Counter()) for column in labels
-        }
-        more_notes, more_warnings = _notes(data, name, reports, bool(shards[name]), vocabulary, encoding)
-        notes += more_notes
-        warnings += [text for text in more_warnings if text not in warnings]
-    first = {where: label for _, report in parts for where, label in report["first_rows"].items()}
-    warnings += header_warnings(first, {label for _, report in parts for label in report["other_rows"]})
-    splits = {name: Split.open(*(folder / file for file in files)) for name, files in shards.items()}
+    warnings: dict[str, None] = {}  # each once
+    together = Tally("")
+    for split, tally in tallies.items():
+        tally.require_some(data)
+        together.add(tally)
+        if encoding.units is not None:
+            left_out = " are left out of train" if encoding.learns_from_rows and split == "train" else ""
+            reports = (file.report(name, encoding.units, data.rows, left_out) for name, file in tally.files.items())
+            notes += [f"data.{split}: {report}" for report in reports]
+        notes += tally.notes(f"data.{split}", data)
+        if empty := [name for name, file in tally.files.items() if not file.sentences]:
+            message = f"{len(empty):,} of {len(tally.files):,} files have no sentence: {first_of(empty)}"
+            warnings[f"data.{split}: {message}"] = None
+        warnings |= dict.fromkeys(tally.tag_warnings())
+    warnings |= dict.fromkeys(together.header_warnings())
+    splits = {name: Split(*(folder / file for file in files)) for name, files in shards.items()}
     for column in encoding.makes:
         if splits["train"].has(column):
             for ids in splits["train"].columns(column):
@@ -382,40 +358,18 @@ def _manifest(
         "version": __version__,
         "data": canonical(data),
         "fingerprint": fingerprint(data, sources),
-        "sources": {name: [source.entry() for source in sources if source.split == name] for name in names},
+        "sources": {name: [source.entry() for source in sources if source.split == name] for name in splits},
         "vocabulary": {"kind": data.vocabulary.kind, "size": vocabulary.size, "special": len(vocabulary.specials)},
-        "labels": {column: {label: counts[column][label] for label in known} for column, known in labels.items()},
+        "labels": {column: {label: counts[column][label] for label in names} for column, names in labels.items()},
         "splits": {name: _statistics(split, labels, vocabulary) for name, split in splits.items()},
-        "new_labels": new_labels,
+        "new_labels": {
+            name: {column: tally.new_labels.get(column, {}) for column in labels} for name, tally in tallies.items()
+        },
         "notes": notes,
         "shards": shards,
-        "sha256": {file["name"]: file["sha256"] for _, report in parts for file in report["files"]},
+        "sha256": {shard["name"]: shard["sha256"] for _, report in parts for shard in report["shards"]},
     }
-    if warnings:
-        manifest["warnings"] = warnings
-    return manifest
-
-
-def _notes(
-    data: Data, name: str, reports: Sequence[Report], left: bool, vocabulary: Vocabulary, encoding: Encoding
-) -> tuple[list[str], list[str]]:
-    """Return notes and warnings about a split; raise a DataError where it has no sentence, or none is left."""
-    by_file: Counter[str] = Counter()
-    selected, shortened, odd = Selected(list, data.select, name), Shortened((), vocabulary, data), OddLabels(())
-    notes: list[str] = []
-    for report in reports:
-        by_file.update(report["by_file"])
-        for counter, attributes, key in ((selected, SELECTED, "selected"), (shortened, SHORTENED, "shortened")):
-            for attribute in attributes:
-                setattr(counter, attribute, getattr(counter, attribute) + report[key][attribute])
-        for group, (first, reading, number) in report["faults"].items():
-            odd.count(group, first, reading, number)
-        notes += [f"data.{name}: {text}" for text in report["notes"]] if encoding.units else []
-    require_sentences(by_file, name)
-    selected.require_some(left)
-    shortened.require_some(left)
-    notes += [text for text in (selected.report(), shortened.report(f"data.{name}")) if text]
-    return notes, [*without_sentences(by_file, name), *odd.warnings()]
+    return manifest | ({"warnings": list(warnings)} if warnings else {})
 
 
 def _statistics(split: Split, labels: Labels, vocabulary: Vocabulary) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from tempfile import mkdtemp
 from typing import Any
 
 from probtrans_cli import atomic, console
-from probtrans_cli.data.corpus.gold import label_warnings
 from probtrans_cli.data.corpus.manifest import (
     LABELS,
     MANIFEST,
@@ -41,6 +40,7 @@ from probtrans_cli.data.corpus.manifest import (
 from probtrans_cli.data.corpus.parts import begin_job, encode_all, load_labels, parts_of
 from probtrans_cli.data.corpus.sources import SPLITS, Source, appearances, find_sources, repetitions, sha256
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.corpus.tally import label_warnings
 from probtrans_cli.data.files import display_name
 from probtrans_cli.data.vocabularies import files as vocabulary_files
 from probtrans_cli.data.vocabularies import load_vocabulary
@@ -174,7 +174,7 @@ def open_prepared(folder: Path) -> Prepared:
 
 
 def _opened(folder: Path, manifest: dict[str, Any]) -> Prepared:
-    splits = {name: Split.open(*(folder / file for file in files)) for name, files in shards_of(manifest).items()}
+    splits = {name: Split(*(folder / file for file in files)) for name, files in shards_of(manifest).items()}
     return Prepared(folder, load_vocabulary(folder), load_labels(folder), splits, manifest, fresh=False)
 
 

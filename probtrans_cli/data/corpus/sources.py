@@ -8,15 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probtrans_cli.data.files import display_name, find_all, open_lines
-from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
-from probtrans_cli.data.readers.appearance import (
-    IN_WORDS,
-    Appearance,
-    appearance,
-    appearance_of,
-    misread,
-)
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.readers import format_by_name, format_of
+from probtrans_cli.data.readers.appearance import IN_WORDS, Appearance, appearance, appearance_of, misread
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.text import first_of
@@ -40,28 +33,6 @@ class Source:
     def entry(self) -> dict[str, str | int]:
         """Return what the manifest says about it."""
         return {"path": str(self.path), "bytes": self.size, "mtime_ns": self.mtime_ns, "sha256": self.sha256}
-
-    def sentences(self, data: Data) -> Iterator[Sentence]:
-        """Yield the sentences that have a word; raise a DataError if the file is malformed."""
-        for sentence in read_corpus(self.path, self.format, data=data, lines=self.lines):
-            if sentence.words:
-                yield sentence
-
-
-def require_sentences(by_file: Mapping[str, int], split: str) -> None:
-    """Raise a DataError if a split has no sentence; ``by_file``: their number in each file."""
-    if by_file and not any(by_file.values()):
-        several = len(by_file) > 1
-        hint = f"check the file{'s' * several} of data.{split}"
-        raise DataError(f"{first_of(list(by_file))}: no sentence in {'them' if several else 'it'}", hint=hint)
-
-
-def without_sentences(by_file: Mapping[str, int], split: str) -> list[str]:
-    """Return a warning about files that have no sentence, if there are any."""
-    empty = [name for name, number in by_file.items() if not number]
-    if not empty:
-        return []
-    return [f"data.{split}: {len(empty):,} of {len(by_file):,} files have no sentence: {first_of(empty)}"]
 
 
 QUICKLY_READ = 1 << 30

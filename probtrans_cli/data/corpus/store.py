@@ -204,19 +204,12 @@ class Shard:
             with regular.open_file(path) as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).read_all()
-            for column in table.columns:
-                if column.null_count:
-                    raise ValueError("a list column with nulls")
+            if any(column.null_count for column in table.columns):
+                raise ValueError("a list column with nulls")
             return cls(table, mapped)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             hint = "run `probtrans prepare --force`"
             raise DataError(f"{path}: not a readable Arrow file ({error})", hint=hint) from None
-
-    def forget(self) -> None:
-        """Let the system have the memory back; columns are read from the file again when they are needed."""
-        self._columns.clear()
-        if self.file is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self.file.madvise(mmap.MADV_DONTNEED)
 
     def __getitem__(self, name: str) -> Arrays:
         """Return offsets and values of a column, as views of the mapped file (booleans are copied)."""
@@ -228,6 +221,12 @@ class Shard:
             values = chunk.values.to_numpy(zero_copy_only=False)
             self._columns[name] = chunk.offsets.to_numpy(zero_copy_only=False), values
         return self._columns[name]
+
+    def forget(self) -> None:
+        """Let the system have the memory back; columns are read from the file again when they are needed."""
+        self._columns.clear()
+        if self.file is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self.file.madvise(mmap.MADV_DONTNEED)
 
     def complete(self, schema: pa.Schema) -> None:
         """Stand in for the columns of a split that this shard lacks."""
@@ -256,43 +255,47 @@ class Shard:
         return pa.table(columns)
 
 
-class Shards(Sequence[Shard]):
-    """The shards of a split, in order; opening raises a DataError where a file is missing or damaged."""
+class Split:
+    """The encoded sentences of a split; ``len()`` is their number."""
 
-    def __init__(self, shards: Sequence[Shard | Path]) -> None:
-        self._used: OrderedDict[int, None] = OrderedDict()
-        self._kept = 0  # sentences of these
+    def __init__(self, *shards: pa.Table | Path) -> None:
+        """``shards``: tables in order, each with at least the columns ``ids`` and ``frequency``; or files of them.
+
+        Raises:
+            DataError: a file is missing or damaged.
+        """
         self._shards: list[Shard] = []
+        self._used: OrderedDict[int, None] = OrderedDict()  # shards in memory, the latest one last
+        self._kept = 0  # their sentences
         lengths, counts = [], [0]
-        for shard in shards:
-            opened = Shard.open(shard) if isinstance(shard, Path) else shard
+        for number, shard in enumerate(shards):
+            self._shards.append(Shard.open(shard) if isinstance(shard, Path) else Shard(shard))
+            opened = self._shard(number)
             lengths.append(np.diff(opened["ids"][0]).astype(np.int32))
             counts.append(opened.table.num_rows)
-            self._shards.append(opened)
-            self._note(len(self._shards) - 1)
         fields: dict[str, pa.Field] = {}
         for field in chain.from_iterable(shard.table.schema for shard in self._shards):
             if field.name not in fields or pa.types.is_large_list(field.type):
                 fields[field.name] = field
-        self.columns: pa.Schema = pa.schema(list(fields.values()))
+        self._schema: pa.Schema = pa.schema(list(fields.values()))
         """The columns that any shard has; of two list types the one with large offsets."""
         for shard in self._shards:
-            shard.complete(self.columns)
+            shard.complete(self._schema)
         self.lengths: NDArray[np.int32] = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
         """Number of ids of every sentence."""
         self.bounds: NDArray[np.int64] = np.cumsum(counts)
         """The numbers of the first sentences of all shards, and behind them the number of sentences."""
 
+    @classmethod
+    def encode(cls, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels) -> Split:
+        """Encode sentences in memory, exactly as `prepare` does; see :func:`encode_table`."""
+        return cls(encode_table(sentences, vocabulary, labels))
+
     def __len__(self) -> int:
-        return len(self._shards)
+        return len(self.lengths)
 
-    def __getitem__(self, number: Any) -> Any:
-        """Return a shard by its number, with all columns."""
-        shard = self._shards[number]  # an IndexError ends an iteration
-        self._note(int(number))
-        return shard
-
-    def _note(self, number: int) -> None:
+    def _shard(self, number: int) -> Shard:
+        """Return a shard, and let the system have the memory of those that were not used for long."""
         if number not in self._used:
             self._kept += self._shards[number].table.num_rows
         self._used[number] = None
@@ -301,76 +304,49 @@ class Shards(Sequence[Shard]):
             oldest = self._shards[self._used.popitem(last=False)[0]]
             oldest.forget()
             self._kept -= oldest.table.num_rows
+        return self._shards[number]
 
-    def place(self, indices: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the number of the shard of every sentence."""
-        return np.searchsorted(self.bounds, indices, side="right") - 1
-
-
-class Split:
-    """The encoded sentences of a split; ``len()`` is their number."""
-
-    def __init__(self, *shards: pa.Table | Path) -> None:
-        """``shards``: tables in order, each with at least the columns ``ids`` and ``frequency``; or files of them."""
-        self._shards = Shards([shard if isinstance(shard, Path) else Shard(shard) for shard in shards])
-        self.lengths: NDArray[np.int32] = self._shards.lengths
-        """Number of ids of every sentence."""
+    def _places(self, indices: NDArray[np.integer]) -> Iterator[tuple[int, Any, NDArray[np.integer]]]:
+        """Yield each shard that has some of the sentences: its number, which of ``indices`` it has, and where."""
+        if len(self._shards) == 1:
+            yield 0, slice(None), indices
+            return
+        owners = np.searchsorted(self.bounds, indices, side="right") - 1
+        for number in np.unique(owners).tolist():
+            yield number, owners == number, indices[owners == number] - self.bounds[number]
 
     @cached_property
     def words(self) -> NDArray[np.int32]:
         """Number of words of every sentence."""
-        counts = [np.diff(shard["frequency"][0]).astype(np.int32) for shard in self._shards]
+        counts = [np.diff(self._shard(number)["frequency"][0]).astype(np.int32) for number in range(len(self._shards))]
         return np.concatenate([np.zeros(0, dtype=np.int32), *counts])
-
-    @classmethod
-    def encode(cls, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels) -> Split:
-        """Encode sentences in memory, exactly as `prepare` does; see :func:`encode_table`."""
-        return cls(encode_table(sentences, vocabulary, labels))
-
-    @classmethod
-    def open(cls, *paths: Path) -> Split:
-        """Map files into memory, the shards of the split in order; raise a DataError where one is damaged."""
-        return cls(*paths)
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    @property
-    def bounds(self) -> NDArray[np.int64]:
-        """The numbers of the first sentences of all shards, and behind them the number of sentences."""
-        return self._shards.bounds
 
     def select(self, indices: NDArray[np.integer]) -> Split:
         """Return some of the sentences, in the order of ``indices``, as a split in memory."""
-        if len(self._shards) == 1:
-            return Split(self._shards[0].table.take(indices))
-        owners = self._shards.place(indices)
-        order = np.argsort(owners, kind="stable")
-        parts = [
-            self._shards[number].with_all(self._shards.columns).take(indices[owners == number] - self.bounds[number])
-            for number in np.unique(owners).tolist()
-        ]
-        return Split(pa.concat_tables(parts).take(np.argsort(order)))
+        parts, order = [], np.zeros(len(indices), dtype=np.int64)
+        for number, chosen, places in self._places(indices):
+            order[chosen] = np.arange(len(places)) + sum(part.num_rows for part in parts)
+            parts.append(self._shard(number).with_all(self._schema).take(places))
+        return Split(parts[0] if len(parts) == 1 else pa.concat_tables(parts).take(order))
 
     def with_column(self, name: str, values: Sequence[Sequence[int]]) -> Split:
         """Return the same sentences with a further column of small numbers, those of each word."""
-
-        def column(lists: Sequence[Sequence[int]]) -> Any:
-            flat = pa.array(list(chain.from_iterable(lists)), pa.int8())
-            return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *map(len, lists)]), pa.int32()), flat)
-
-        shards = zip(self._shards, pairwise(self.bounds), strict=True)
-        return Split(*(shard.table.append_column(name, column(values[begin:end])) for shard, (begin, end) in shards))
+        shards = []
+        for number, (begin, end) in enumerate(pairwise(self.bounds)):
+            offsets = pa.array(np.cumsum([0, *map(len, values[begin:end])]), pa.int32())
+            flat = pa.array(list(chain.from_iterable(values[begin:end])), pa.int8())
+            shards.append(self._shard(number).table.append_column(name, pa.ListArray.from_arrays(offsets, flat)))
+        return Split(*shards)
 
     def has(self, name: str) -> bool:
         """Return whether the split has this column."""
-        return name in self._shards.columns.names
+        return name in self._schema.names
 
     def columns(self, name: str) -> Iterator[NDArray[Any]]:
         """Iterate over the values of all sentences in order, a shard at a time."""
         if not self.has(name):
             raise KeyError(name)
-        arrays = (shard[name] for shard in self._shards)
+        arrays = (self._shard(number)[name] for number in range(len(self._shards)))
         return (values[offsets[0] : offsets[-1]] for offsets, values in arrays)
 
     def column(self, name: str) -> NDArray[Any]:
@@ -380,8 +356,8 @@ class Split:
 
     def row(self, name: str, index: int) -> NDArray[Any]:
         """Return the values of a sentence, in the column's own type."""
-        number = int(self._shards.place(np.asarray(index))) if len(self._shards) > 1 else 0
-        offsets, values = self._shards[number][name]
+        number = int(np.searchsorted(self.bounds, index, side="right")) - 1 if len(self._shards) > 1 else 0
+        offsets, values = self._shard(number)[name]
         place = int(index - self.bounds[number])
         row: NDArray[Any] = values[offsets[place] : offsets[place + 1]]
         return row
@@ -403,19 +379,16 @@ class Split:
         """
         if not self.has(name):
             raise KeyError(name)
-        if len(self._shards) == 1:
-            offsets, values = self._shards[0][name]
-            return _padded(offsets, values, indices, fill)
-        owners = self._shards.place(indices)
-        parts = {}
-        for number in np.unique(owners).tolist():
-            offsets, values = self._shards[number][name]
-            parts[number] = _padded(offsets, values, indices[owners == number] - self.bounds[number], fill)
-        dtype = next((part.dtype for part in parts.values()), np.dtype(np.int64))
-        width = max((part.shape[1] for part in parts.values()), default=0)
+        parts = []
+        for number, chosen, places in self._places(indices):
+            parts.append((chosen, _padded(*self._shard(number)[name], places, fill)))
+        if len(parts) == 1:
+            return parts[0][1]
+        dtype = parts[0][1].dtype if parts else np.dtype(np.int64)
+        width = max((part.shape[1] for _, part in parts), default=0)
         result = np.full((len(indices), width), fill, dtype=dtype)
-        for number, part in parts.items():
-            result[owners == number, : part.shape[1]] = part
+        for chosen, part in parts:
+            result[chosen, : part.shape[1]] = part
         return result
 
     def features(self, indices: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

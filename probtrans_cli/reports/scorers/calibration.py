@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from probtrans_cli.console import log
-from probtrans_cli.data.corpus.gold import FaultyTags
+from probtrans_cli.data.corpus.tally import Tally
 from probtrans_cli.data.files import begin, display_name, find, open_lines
 from probtrans_cli.data.readers.appearance import begins_as_conllu, is_object
 from probtrans_cli.data.readers.columns import OF_SCORE, read_tagged
@@ -206,9 +206,10 @@ def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None) -> Iter
         }
         scheme = "bioes" if any(tag.startswith(("S-", "E-")) for tag in names) else "iob2"
     columns = Columns(entities=scheme, comments=comments)
-    sentences = FaultyTags(read_tagged(lines, shown, columns, options=OF_SCORE))
+    sentences, tally = list(read_tagged(lines, shown, columns, options=OF_SCORE)), Tally("")
+    tally.note_faults(fault for sentence in sentences for fault in sentence.faults)
     gold = [Gold(sentence.words, sentence.where, sentence.tags) for sentence in sentences]
-    for warning in sentences.warnings(refusal=False):
+    for warning in tally.tag_warnings(refusal=False):
         log(warning)
     return iter(gold)
 

@@ -16,7 +16,7 @@ import numpy as np
 from probtrans_cli.console import log
 from probtrans_cli.data.codecs.entities import NO_TYPE, Scheme, read_spans, tags_of
 from probtrans_cli.data.codecs.entity_scores import compare, entity_scores, scores_by_type, scores_of
-from probtrans_cli.data.corpus.gold import FaultyTags
+from probtrans_cli.data.corpus.tally import Tally
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers.columns import OF_SCORE, Marked, read_entities
 from probtrans_cli.errors import DataError
@@ -57,9 +57,9 @@ def _read(lines: Iterable[str], name: str, columns: Columns, prefer: Scheme) -> 
     """The scheme and the sentences of a column of tags; stderr tells of tags that are spelled otherwise."""
     shown = display_name(name)
     scheme, sentences = read_entities(lines, shown, columns, types_alone=True, prefer=prefer, options=OF_SCORE)
-    faulty = FaultyTags(())
-    faulty.add(fault for sentence in sentences for fault in sentence.repairs)
-    for warning in faulty.warnings(refusal=False):
+    tally = Tally("")
+    tally.note_faults(fault for sentence in sentences for fault in sentence.repairs)
+    for warning in tally.tag_warnings(refusal=False):
         log(warning)
     return scheme, sentences
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from probtrans_cli import atomic, console
-from probtrans_cli.data.corpus.filters import Shortened
+from probtrans_cli.data.corpus.tally import Tally, shortened
 from probtrans_cli.data.files import find_all
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence, without_extra_words
@@ -176,7 +176,7 @@ def examples(data: Data, vocabulary: Vocabulary) -> Sequence[Sentence]:
     names = [data.dev] if isinstance(data.dev, str) else data.dev or []
     paths = (path for name in names if name != "-" for path in find_all(name))
     sentences = (sentence for path in paths for sentence in read_corpus(path, data.format, data=data))
-    searched = map(without_extra_words, islice(Shortened(sentences, vocabulary, data), SEARCHED))
+    searched = map(without_extra_words, islice(shortened(sentences, vocabulary, data, Tally("dev")), SEARCHED))
     fitting = [sentence for sentence in searched if SHORTEST <= len(sentence.words) <= LONGEST]
     step = max(1, len(fitting) // SENTENCES)
     return fitting[::step][:SENTENCES]
