@@ -41,7 +41,7 @@ from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.data import Data, Select
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.recipe.weights import way_of
-from probtrans_cli.reports.reliability import reliability_diagram
+from probtrans_cli.reports.charts import reliability_diagram
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.tasks.base import Splitter
 from probtrans_cli.trained.base import Reading

@@ -16,7 +16,7 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import STATE, best, json_object, last
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.reports.curves import Curve, chart, read_metrics
+from probtrans_cli.reports.charts import Curve, chart, read_metrics
 from probtrans_cli.reports.markup import confusion_matrix, quiet, table, worst_confusions
 from probtrans_cli.reports.scores import BASELINES, CONVENTIONS, shown
 from probtrans_cli.reports.table import TEXTS, in_cells

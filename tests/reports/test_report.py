@@ -14,7 +14,7 @@ import pytest
 from support import Invoke, workplace
 
 from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.reports.curves import BOTTOM, HEIGHT, LEFT, MOST_POINTS, RIGHT, TOP, WIDTH, Curve, chart
+from probtrans_cli.reports.charts import BOTTOM, HEIGHT, LEFT, MOST_POINTS, RIGHT, TOP, WIDTH, Curve, chart
 from probtrans_cli.reports.markup import CELL, MOST_LABELS, SIDE, confusion_matrix, worst_confusions
 from probtrans_cli.reports.pages import write_report
 from probtrans_cli.reports.scores import shown
