@@ -69,7 +69,7 @@ class Finished:
 
 
 def read_run(folder: str) -> Finished:
-    """What a finished run has left in its folder; also of a checkpoint or an exported folder.
+    """Read what a finished run has left in its folder; also of a checkpoint or an exported folder.
 
     Raises:
         CheckpointError: there is no run, it is not finished, or a file of it cannot be read.
@@ -89,7 +89,7 @@ def read_run(folder: str) -> Finished:
     if missing := [split for split in splits if not stored.get(split)]:
         raise CheckpointError(f"{where}: its eval.json has no scores of {' and '.join(missing)}")
     try:
-        scores = {split: flattened(stored[split]) | _floor(stored[split]) for split in splits}
+        scores = {split: flattened(stored[split]) | _baseline(stored[split]) for split in splits}
         parameters = int(_read(checkpoint / "config.json")["parameters"]["encoder"])
         state = _read((last(run / "checkpoints") if run else checkpoint) / STATE)
         seconds = float(state["seconds"]) if run and state else None
@@ -106,7 +106,7 @@ def read_run(folder: str) -> Finished:
 
 
 def _locate(path: Path) -> tuple[Path, Path | None]:
-    """The folder with the scores, and the run folder that it belongs to, if there is one; the run must be finished."""
+    """Find the folder with the scores, and the run folder that it belongs to, if any; the run must be finished."""
     where = folder_name(str(path))
     if (path / "config.json").is_file():
         checkpoints = path.resolve().parent
@@ -142,8 +142,8 @@ def _read(path: Path) -> dict[str, Any]:
     return value
 
 
-def _floor(scores: dict[str, Any]) -> dict[str, float]:
-    """UAS and UUAS of the best trees that need no training, in the convention of :func:`flattened`; maybe empty."""
+def _baseline(scores: dict[str, Any]) -> dict[str, float]:
+    """Return UAS and UUAS of the best trees that need no training, in the convention of :func:`flattened`."""
     trees = scores.get("trees", {})
     floor = trees.get("floors", {}).get("untrained_bias", {})
     main = floor.get("no_punct" if "no_punct" in trees else "with_punct", {}).get("all", {})
@@ -151,7 +151,6 @@ def _floor(scores: dict[str, Any]) -> dict[str, float]:
 
 
 def _speeds(metrics: Path) -> list[float]:
-    """Words a second, of every line of a ``metrics.jsonl`` that says so."""
     speeds = []
     for line in regular.read_text(metrics, "replace").splitlines() if os.path.lexists(metrics) else []:
         try:
@@ -162,7 +161,6 @@ def _speeds(metrics: Path) -> list[float]:
 
 
 def _command(recipe: Path) -> str:
-    """The command line in the header of a run's recipe."""
     for line in regular.read_text(recipe, "replace").splitlines() if os.path.lexists(recipe) else []:
         if line.startswith(COMMAND):
             return line.removeprefix(COMMAND)
@@ -172,7 +170,7 @@ def _command(recipe: Path) -> str:
 
 
 def folder_name(text: str) -> str:
-    """A folder's name, or another text, as part of one line of a message."""
+    """Show a folder's name, or another text, as part of one line of a message."""
     return visible(text, longest=200)
 
 
@@ -218,12 +216,12 @@ TASKS = tuple(dict.fromkeys(cell.task for cell in PUBLISHED))
 
 
 def task_of(name: str) -> str | None:
-    """The paper's task that a recipe's name says it is, the most specific one; None for all other names."""
+    """Return the paper's task that a recipe's name says it is, the most specific one; None for all other names."""
     return max((task for task in TASKS if f"{name}-".startswith(f"{task}-")), key=len, default=None)
 
 
 def published(name: str, model: str, metric: str, column: str | None) -> Published | None:
-    """The paper's figure for a recipe: by its name and the kind of its model, if metric and column are the same."""
+    """Return the paper's figure for a recipe, by its name and kind of model, if metric and column are the same."""
     wanted = (task_of(name), model, metric, column)
     cells = (cell for cell in PUBLISHED if (cell.task, cell.model, cell.metric, cell.column) == wanted)
     return next(cells, None)

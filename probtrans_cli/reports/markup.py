@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
@@ -38,7 +39,9 @@ OTHERS = "all others"
 
 def confusion_matrix(confusions: Confusions) -> str:
     """Draw the matrix as SVG: a row a gold label, the most frequent first, darker the larger the share of its row."""
-    names = _names(confusions)
+    counted = Counter({gold: sum(row.values()) for gold, row in confusions.items()})
+    counted.update(dict.fromkeys((predicted for row in confusions.values() for predicted in row), 0))
+    names = sorted(counted, key=lambda name: (-counted[name], name))
     if len(names) < 2:
         return ""
     rest = len(names) > MOST_LABELS
@@ -95,20 +98,6 @@ def worst_confusions(confusions: Confusions) -> str:
     rows = []
     for number, gold, predicted in sorted(faults, key=lambda fault: (-fault[0], fault[1:]))[:MOST_FAULTS]:
         shares = [number / sum(confusions[gold].values()), number / total]
-        rows.append(
-            [
-                visible(gold, longest=LONGEST),
-                visible(predicted, longest=LONGEST),
-                f"{number:,}",
-                *(f"{100 * share:.1f} %" for share in shares),
-            ]
-        )
+        names = [visible(name, longest=LONGEST) for name in (gold, predicted)]
+        rows.append([*names, f"{number:,}", *(f"{100 * share:.1f} %" for share in shares)])
     return table(("gold", "predicted", "number", "of gold", "of all faults"), rows, texts=2)
-
-
-def _names(confusions: Confusions) -> list[str]:
-    number = {gold: sum(row.values()) for gold, row in confusions.items()}
-    for row in confusions.values():
-        for predicted in row:
-            number.setdefault(predicted, 0)
-    return sorted(number, key=lambda name: (-number[name], name))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,18 @@ def write_report(run: Path, recipe: Recipe) -> None:
         DataError: it cannot be written.
     """
     metrics = list(read_metrics(run / "metrics.jsonl"))
-    stored = _stored(run)
-    ended, scores, state = json_object(run / "exit.json"), _scores(stored), _state(run)
+    stored, state, ended = _object(best, run, "eval.json"), _object(last, run, STATE), json_object(run / "exit.json")
+    scores = {split: stored[split] for split in SPLITS if isinstance(stored.get(split), dict) and stored[split]}
+    try:
+        text = regular.read_text(run / "recipe.yaml", "replace")
+    except OSError:
+        text = ""
     sections = {
         "Scores": score_tables(scores) + _temperature(stored),
         "Learning curves": _curves(metrics, recipe, _number(state, "best_step")),
         **_errors(scores),
         "Pictures": _link(run, "trees/index.html", "Trees of some sentences of dev, of every channel and iteration"),
-        "Recipe": _file(run / "recipe.yaml"),
+        "Recipe": text and f"<details><summary>recipe.yaml</summary><pre>{escape(harmless(text))}</pre></details>\n",
         "Files": _link(run, "log.txt", "log.txt: the messages")
         + _link(run, "metrics.jsonl", "metrics.jsonl: all numbers"),
     }
@@ -62,23 +66,10 @@ def write_report(run: Path, recipe: Recipe) -> None:
     )  # fmt: skip
 
 
-# --- what stands in the files -----------------------------------------------------------------------------------------
-
-
-def _stored(run: Path) -> dict[str, Any]:
+def _object(find: Callable[[Path], Path], run: Path, name: str) -> dict[str, Any]:
+    """Return a JSON file of a checkpoint; empty where there is none."""
     try:
-        return json_object(best(run / "checkpoints") / "eval.json")
-    except CheckpointError:
-        return {}
-
-
-def _scores(stored: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {split: stored[split] for split in SPLITS if isinstance(stored.get(split), dict) and stored[split]}
-
-
-def _state(run: Path) -> dict[str, Any]:
-    try:
-        return json_object(last(run / "checkpoints") / STATE)
+        return json_object(find(run / "checkpoints") / name)
     except CheckpointError:
         return {}
 
@@ -92,7 +83,7 @@ def _number(values: Mapping[str, Any], name: str) -> int | None:
 
 
 def with_interval(name: str, scores: Mapping[str, Any]) -> str:
-    """A score with its 95 % interval, or the standard error over draws of masks, where there is one."""
+    """Write a score with its 95 % interval, or the standard error over draws of masks, where there is one."""
     value = scores.get(name)
     if not isinstance(value, int | float):
         return ""
@@ -104,7 +95,7 @@ def with_interval(name: str, scores: Mapping[str, Any]) -> str:
 
 
 def score_tables(scores: Mapping[str, Mapping[str, Any]]) -> str:
-    """The final scores of every split side by side: those of the task, then those of trees and their baselines."""
+    """Show the final scores of every split side by side: those of the task, then those of trees and their baselines."""
     if not scores:
         return ""
     names = [
@@ -118,7 +109,11 @@ def score_tables(scores: Mapping[str, Mapping[str, Any]]) -> str:
         text += quiet("In parentheses: the 95 % interval over sentences.")
     if any("±" in cell for row in rows for cell in row[1:]):
         text += quiet("±: the standard error over draws of masks.")
-    return text + _tree_table(scores) + _cases(scores)
+    text += _tree_table(scores)
+    cases = {split: of_split["cases"] for split, of_split in scores.items() if of_split.get("cases")}
+    kinds = sorted({kind for of_split in cases.values() for kind in of_split})
+    rows = [[visible(kind), *(shown("exact", of_kinds.get(kind)) for of_kinds in cases.values())] for kind in kinds]
+    return text + (f"<h3>Exact, by kind of example</h3>\n{table(['', *cases], rows)}" if rows else "")
 
 
 def _temperature(stored: Mapping[str, Any]) -> str:
@@ -150,13 +145,6 @@ def _tree_table(scores: Mapping[str, Mapping[str, Any]]) -> str:
     iteration = "the last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
     how = f"Induced trees of channel {reading['channel']}, {iteration}, {reading['decoder']}"
     return f"<h3>Trees</h3>\n{table(['', *trees], rows)}{quiet(f'{how}; {CONVENTIONS[convention]}.')}"
-
-
-def _cases(scores: Mapping[str, Mapping[str, Any]]) -> str:
-    of_splits = {split: of_split["cases"] for split, of_split in scores.items() if of_split.get("cases")}
-    names = sorted({name for of_split in of_splits.values() for name in of_split})
-    rows = [[visible(name), *(shown("exact", cases.get(name)) for cases in of_splits.values())] for name in names]
-    return f"<h3>Exact, by kind of example</h3>\n{table(['', *of_splits], rows)}" if rows else ""
 
 
 def _curves(metrics: Sequence[Mapping[str, Any]], recipe: Recipe, best_step: int | None) -> str:
@@ -212,8 +200,8 @@ def _facts(
         "model": recipe.model.kind,
         "seed": str(recipe.seed),
     }
-    parameters = _parameters(run)
-    if parameters:
+    counted = _object(best, run, "config.json").get("parameters")
+    if isinstance(counted, dict) and (parameters := _number(counted, "encoder")):
         facts["encoder parameters"] = f"{parameters:,}"
     if (step := _number(state, "step")) is not None:
         facts["updates"] = f"{step:,}"
@@ -225,28 +213,12 @@ def _facts(
     return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
 
 
-def _parameters(run: Path) -> int | None:
-    try:
-        counted = json_object(best(run / "checkpoints") / "config.json").get("parameters")
-    except CheckpointError:
-        return None
-    return _number(counted, "encoder") if isinstance(counted, dict) else None
-
-
 def _link(run: Path, target: str, text: str) -> str:
     return f'<p><a href="{target}">{escape(text)}</a></p>\n' if (run / target).is_file() else ""
 
 
-def _file(path: Path) -> str:
-    try:
-        text = regular.read_text(path, "replace")
-    except OSError:
-        return ""
-    return f"<details><summary>{escape(path.name)}</summary><pre>{escape(harmless(text))}</pre></details>\n"
-
-
 def table_page(result: dict[str, Any]) -> str:
-    """The page of a table of :func:`probtrans_cli.reports.table.table`; a row's runs have one colour."""
+    """Return the page of a table of :func:`probtrans_cli.reports.table.table`; a row's runs have one colour."""
     header, rows = in_cells(result)
     texts = next((index for index, name in enumerate(header) if name not in TEXTS), len(header))
     safe = [[visible(cell, longest=300) if cell else "" for cell in row] for row in rows]
@@ -255,18 +227,19 @@ def table_page(result: dict[str, Any]) -> str:
     if curves := _curves_of_runs(result["rows"]):
         body += f'<section><h2>Learning curves</h2>\n<div class="charts">{curves}</div></section>\n'
     return document(
-        "probtrans_cli.reports", "report.html", title="Runs", styles=["report.css"], scripts=["curves.js"],
+        PACKAGE, "report.html", title="Runs", styles=["report.css"], scripts=["curves.js"],
         facts="", body=body,
     )  # fmt: skip
 
 
 def _curves_of_runs(rows: list[dict[str, Any]]) -> str:
-    """The charts: of dev scores one for every metric, as they have no scale in common."""
-    runs = [
-        (colour, row["metric"], run, list(read_metrics(_folder(run) / "metrics.jsonl")))
-        for colour, row in enumerate(rows)
-        for run in row["runs"]
-    ]
+    """Draw the charts: of dev scores one for every metric, as they have no scale in common."""
+    runs = []
+    for colour, row in enumerate(rows):
+        for run in row["runs"]:
+            checkpoint = not (Path(run) / "metrics.jsonl").is_file()  # of a run was named
+            folder = Path(run).resolve().parent.parent if checkpoint else Path(run)
+            runs.append((colour, row["metric"], run, list(read_metrics(folder / "metrics.jsonl"))))
 
     def curves(split: str, key: str, metric: str | None = None) -> list[Curve]:
         return [
@@ -289,9 +262,3 @@ def _curves_of_runs(rows: list[dict[str, Any]]) -> str:
         chart("Words a second", curves("train", "words_per_second"), score="words_per_second", zero=True, named=True),
     ]
     return "".join(charts)
-
-
-def _folder(name: str) -> Path:
-    """The folder of a run, also where a checkpoint of it was named."""
-    path = Path(name)
-    return path if (path / "metrics.jsonl").is_file() else path.resolve().parent.parent

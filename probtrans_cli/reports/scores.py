@@ -98,7 +98,7 @@ def mean_and_sd(runs: Sequence[dict[str, Any]], split: str) -> dict[str, Any]:
 
 
 def split_report(name: str, scores: dict[str, Any]) -> str:
-    """The scores of one split: the task's, then trees and baselines."""
+    """Write the scores of one split: the task's, then trees and baselines."""
     numbers = {key: value for key, value in scores.items() if isinstance(value, int | float)}
     error = numbers.pop("perplexity_se", None)
     masks = numbers.pop("masks", None)
@@ -112,9 +112,17 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
         parts.append(f"{key} {shown(key, value)}{spread}")
     text = f"{name}: " + ", ".join(parts) + "\n"
     text += uncertainty_report(name, scores["uncertainty"], scores.get("ood")) if "uncertainty" in scores else ""
-    text += case_report(scores["cases"]) if "cases" in scores else ""
+    if "cases" in scores:
+        rows = [[kind, shown("exact", scores["cases"][kind])] for kind in sorted(scores["cases"])]
+        text += render(["kind of example", "exact"], rows)
     text += tree_report(scores["trees"]) if "trees" in scores else ""
-    return text + (channel_report(scores["channels"]) if "channels" in scores else "")
+    if "channels" in scores:
+        rows = []
+        for channel, trees in scores["channels"].items():  # in the first convention that was scored
+            counts = next(trees[convention] for convention in CONVENTIONS if convention in trees)["all"]
+            rows.append([f"channel {channel}", shown("uas", counts["uas"]), shown("uuas", counts["uuas"])])
+        text += render(["", "UAS", "UUAS"], rows, title="every channel, all lengths")
+    return text
 
 
 def uncertainty_report(name: str, scores: Mapping[str, Any], ood: Mapping[str, Any] | None = None) -> str:
@@ -142,22 +150,8 @@ def _four_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def case_report(cases: dict[str, float]) -> str:
-    """The share of sentences that are right, of every kind of example, by name."""
-    return render(["kind of example", "exact"], [[name, shown("exact", cases[name])] for name in sorted(cases)])
-
-
-def channel_report(channels: dict[str, Any]) -> str:
-    """UAS and UUAS of every channel's trees, in the first convention that was scored."""
-    rows = []
-    for channel, trees in channels.items():
-        counts = next(trees[convention] for convention in CONVENTIONS if convention in trees)["all"]
-        rows.append([f"channel {channel}", shown("uas", counts["uas"]), shown("uuas", counts["uuas"])])
-    return render(["", "UAS", "UUAS"], rows, title="every channel, all lengths")
-
-
 def tree_report(trees: dict[str, Any]) -> str:
-    """Attachment scores per convention and length with the model's intervals, the baselines below them."""
+    """Write attachment scores per convention and length with the model's intervals, the baselines below them."""
     text, title = "", "trees"
     if reading := trees.get("reading"):  # of a model, and not of a file
         iteration = "last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
@@ -185,7 +179,7 @@ def _tree_row(name: str, scores: dict[str, Any]) -> list[str]:
 
 
 def relation_report(trees: dict[str, Any]) -> str:
-    """What `eval --relations` found, in the first convention that was scored: a row a gold relation.
+    """Write what `eval --relations` found, in the first convention that was scored: a row a gold relation.
 
     First the trees that were read beside the best channel and baseline, then recall and precision of every channel.
     """
@@ -215,7 +209,6 @@ def relation_report(trees: dict[str, Any]) -> str:
 
 
 def _percent(row: dict[str, Any], share: str) -> list[str]:
-    """A share by channel, that of the best one marked."""
     digits = 0 if share == "recall" else 1
     return [
         f"{100 * value:.{digits}f}" + ("*" if channel == row["best"]["channel"] else " ")
@@ -233,7 +226,7 @@ def repeats(trees: dict[str, Any]) -> bool:
 
 
 def training_report(result: dict[str, Any]) -> str:
-    """What `train` prints at the end, and what to do next."""
+    """Write what `train` prints at the end, and what to do next."""
     if result.get("dry_run"):
         return f"{result['name']}: works; about {result['estimated_seconds']:,.0f} s for the whole training\n"
     if "seeds" in result and "mean" not in result:
@@ -241,7 +234,14 @@ def training_report(result: dict[str, Any]) -> str:
     if "seeds" in result:
         title = f"{result['name']}, seeds {','.join(map(str, result['seeds']))}"
         tables = {result["split"]: result, **({"extra": result["extra"]} if "extra" in result else {})}
-        return "".join(_table_over_seeds(split, over, title) for split, over in tables.items())
+        text = ""
+        for split, over in tables.items():
+            spreads = ["" if over["sd"][name] is None else shown(name, over["sd"][name]) for name in over["mean"]]
+            rows = [
+                [name, shown(name, mean), sd] for (name, mean), sd in zip(over["mean"].items(), spreads, strict=True)
+            ]
+            text += render([split, "mean", "s.d."], rows, title=title)
+        return text
     text = "".join(split_report(split, result[split]) for split in ("train", "dev", "test", "extra") if split in result)
     if fitted := result.get("temperature"):
         text += f"temperature {fitted['value']:.4g}: dev nll {shown('nll', fitted['nll'])} without it, "
@@ -255,16 +255,8 @@ def training_report(result: dict[str, Any]) -> str:
     return text + f"next: probtrans parse {result['run']} YOUR-TEXT.txt -f tree\n"
 
 
-def _table_over_seeds(split: str, over: dict[str, Any], title: str) -> str:
-    rows = [
-        [name, shown(name, mean), "" if over["sd"][name] is None else shown(name, over["sd"][name])]
-        for name, mean in over["mean"].items()
-    ]
-    return render([split, "mean", "s.d."], rows, title=title)
-
-
 def evaluation_report(result: dict[str, Any]) -> str:
-    """What `eval` prints."""
+    """Write what `eval` prints."""
     text = " + ".join(result.get("members", [result["checkpoint"]]))
     text += (f": {result['way']}" if "way" in result else "") + "\n"
     text += "".join(split_report(name, scores) for name, scores in result["scores"].items() if scores)
@@ -272,7 +264,7 @@ def evaluation_report(result: dict[str, Any]) -> str:
 
 
 def label_report(result: dict[str, Any]) -> str:
-    """What `eval --labels` found: a line a label, then the pairs of every channel and bucket, labels with words."""
+    """Write what `eval --labels` found: a line a label, then the pairs of every channel and bucket."""
     labels = result["labels"]
     tags = [column for column in ("upos", "xpos") if any(column in label for label in labels)]
     lines = [[f"{'label':>5}", " share", *tags, "words"]]
@@ -306,7 +298,7 @@ def _shares(entries: Sequence[dict[str, Any]], key: str) -> str:
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of cells as columns, the last one as wide as it likes: it is never cut, for nothing stands behind it."""
+    """Align lines of cells in columns, the last one as wide as it likes: nothing stands behind it."""
     widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
     cells = ([cell + " " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)] for line in lines)
     return "".join("  ".join(line).rstrip() + "\n" for line in cells)

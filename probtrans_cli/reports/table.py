@@ -11,8 +11,8 @@ import math
 import re
 import shlex
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -28,8 +28,8 @@ TREES = ("uas", "uuas", "floor_uas", "floor_uuas")  # scores of trees that a row
 
 
 def table(folders: Sequence[str]) -> dict[str, Any]:
-    """``{"rows": [...], "means": [...]}``: finished runs, several seeds together, in the order of the paper's tasks,
-    then of names; and as further rows the means of models that were trained on several corpora.
+    """Make ``{"rows": [...], "means": [...]}``: finished runs, several seeds together, in the order of the paper's
+    tasks, then of names; and as further rows the means of models that were trained on several corpora.
 
     What is not a finished run is left out, with a line on stderr that says why.
 
@@ -58,7 +58,11 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
         console.log(f"left out: {reason}")
     together = [[runs[seed] for seed in sorted(runs)] for runs in groups.values()]
     rows = sorted(((_row(runs), runs) for runs in together), key=lambda pair: _order(pair[0]))
-    means = map(_mean_row, over_corpora([runs for _, runs in rows]))
+    means = []
+    for family, mean in _over_corpora([runs for _, runs in rows]):
+        of = [_row(runs) for runs in family]
+        several = {"runs": [run for row in of for run in row["runs"]], "corpora": [row["corpora"] for row in of]}
+        means.append(_row(mean) | {"mean_of": [row["recipe"] for row in of]} | several)
     return {"rows": [row for row, _ in rows], "means": sorted(means, key=_order)}
 
 
@@ -72,15 +76,20 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _row(runs: Sequence[Finished]) -> dict[str, Any]:
-    """One row, with raw numbers, of runs that differ in their seeds."""
+    """Make a row, with raw numbers, of runs that differ in their seeds."""
     first = runs[0]
-    task, model = first.recipe.task, first.recipe.model.kind
-    metric = task.metric
-    column = task.chosen_column
-    scores = {split: _over_seeds(runs, split, [metric, *TREES]) for split in first.scores}
+    data, task, model = first.recipe.data, first.recipe.task, first.recipe.model.kind
+    metric, column = task.metric, task.chosen_column
+    scores = {}
+    for split in first.scores:
+        over = mean_and_sd([run.scores for run in runs], split)
+        names = [name for name in (metric, *TREES) if name in over["mean"]]
+        scores[split] = {name: {"mean": over["mean"][name], "sd": over["sd"][name]} for name in names}
     cell = published(first.name, model, metric, column)
     seconds = [run.seconds for run in runs if run.seconds is not None]
     speeds = [speed for run in runs for speed in run.speeds]
+    # What a perplexity depends on beside the model and the text.
+    scale = data.model_dump(mode="json", include={"vocabulary"}) | task.model_dump(mode="json", include={"mlm"})
     return {
         "recipe": first.name, "model": model, "task": task.kind, "column": column,
         "metric": metric, "larger_is_better": task.larger_is_better,
@@ -90,22 +99,16 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
         "encoder_parameters": first.parameters,
         "words_per_second": statistics.median(speeds) if speeds else None,
         "seconds": statistics.fmean(seconds) if seconds else None,
-        "corpora": first.corpora | first.recipe.data.model_dump(mode="json", include={"select"}),
+        "corpora": first.corpora | data.model_dump(mode="json", include={"select"}),
         "pretrained": first.recipe.model.init_from is not None,
-        "scale": None if is_share(metric) else _scale(first),
+        "scale": None if is_share(metric) else scale,
         "command": _command(runs),
         "paper": _compared(cell, scores["test"][metric]["mean"], task) if cell and "test" in scores else None,
     }  # fmt: skip
 
 
-def _scale(run: Finished) -> dict[str, Any]:
-    """What a perplexity depends on beside the model and the text: the vocabulary, and which words are hidden."""
-    vocabulary = run.recipe.data.model_dump(mode="json", include={"vocabulary"})
-    return vocabulary | run.recipe.task.model_dump(mode="json", include={"mlm"})
-
-
 def _command(runs: Sequence[Finished]) -> str:
-    """The command line that trained the first of the runs, with the seeds of all."""
+    """Return the command line that trained the first of the runs, with the seeds of all."""
     first = runs[0]
     try:
         words = iter(shlex.split(first.command))
@@ -122,23 +125,8 @@ def _command(runs: Sequence[Finished]) -> str:
     return shlex.join([*arguments, "--seeds", ",".join(str(run.recipe.seed) for run in runs)])
 
 
-def _mean_row(family: OverCorpora) -> dict[str, Any]:
-    """The row of a mean over corpora: of runs that are means, with what the rows of which it is the mean have."""
-    rows = [_row(runs) for runs in family.rows]
-    return _row(family.mean) | {
-        "mean_of": [row["recipe"] for row in rows],
-        "runs": [run for row in rows for run in row["runs"]],
-        "corpora": [row["corpora"] for row in rows],
-    }
-
-
-def _over_seeds(runs: Sequence[Finished], split: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    over = mean_and_sd([run.scores for run in runs], split)
-    return {name: {"mean": over["mean"][name], "sd": over["sd"][name]} for name in names if name in over["mean"]}
-
-
 def _compared(cell: Published, mean: float, task: TaskSection) -> dict[str, Any]:
-    """The paper's figure, and ours less the paper's in units of the paper's s.d."""
+    """Return the paper's figure, and ours less the paper's in units of the paper's s.d."""
     difference = (mean - cell.mean) / cell.sd
     return {
         "corpus": cell.corpus, "mean": cell.mean, "sd": cell.sd, "encoder_parameters": cell.parameters,
@@ -153,7 +141,7 @@ TEXTS = ("recipe", "model", "task", "metric", "run", "command")
 
 
 def in_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """The headers and the rows as texts; columns that would be empty are left out."""
+    """Return the headers and the rows as texts; columns that would be empty are left out."""
     rows = [*result["rows"], *result["means"]]
     names = [row["recipe"] for row in rows]
     lines = [_cells(row, alone=names.count(row["recipe"]) == 1) for row in rows]
@@ -162,19 +150,15 @@ def in_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The table as Markdown."""
-    return as_markdown(*in_cells(result))
+    """Return the table as Markdown."""
+    return _as_markdown(*in_cells(result))
 
 
-def as_markdown(shown: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Headers and rows as a Markdown table; columns that are not in ``TEXTS`` are of numbers."""
+def _as_markdown(shown: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     content = [shown, *([_escaped(cell) for cell in line] for line in lines)]
-    widths = [max(columns(cell) for cell in column) for column in zip(*content, strict=True)]
-    widths = [max(width, 3) for width in widths]
-    rules = [
-        "-" * width if header in TEXTS else "-" * (width - 1) + ":"
-        for header, width in zip(shown, widths, strict=True)
-    ]  # fmt: skip
+    widths = [max(3, *map(columns, column)) for column in zip(*content, strict=True)]
+    of_columns = list(zip(shown, widths, strict=True))
+    rules = ["-" * width if header in TEXTS else "-" * (width - 1) + ":" for header, width in of_columns]
     text = ""
     for line in (content[0], rules, *content[1:]):
         padded = []
@@ -186,7 +170,7 @@ def as_markdown(shown: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _cells(row: dict[str, Any], *, alone: bool) -> dict[str, str]:
-    """The text of each column; a row that is not ``alone`` with its name is told apart by its run folder."""
+    """Return the text of each column; a row that is not ``alone`` with its name is told apart by its run folder."""
     metric, paper = row["metric"], row["paper"]
     dev, test, extra = row["dev"] or {}, row["test"] or {}, row["extra"] or {}
     seeds, folders = row["seeds"], row["runs"]
@@ -214,7 +198,7 @@ def _cells(row: dict[str, Any], *, alone: bool) -> dict[str, str]:
 
 
 def score_in_words(metric: str, score: dict[str, Any] | None) -> str:
-    """Mean ± s.d., shares in percent; the s.d. is left out where there is none."""
+    """Write mean ± s.d., shares in percent; the s.d. is left out where there is none."""
     if score is None:
         return ""
     share = is_share(metric)
@@ -239,7 +223,6 @@ def _difference(paper: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text as the content of a Markdown cell: shown as it is, whatever it holds."""
     text = visible(text, longest=300) if text else ""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*~|\[\]])", r"\\\1", text)
@@ -262,7 +245,7 @@ def beside(result: dict[str, Any]) -> str:
     """
     lines = [_cells_beside(*pair) for rows in (result["rows"], result["means"]) for pair in _pairs(rows)]
     shown = [header for header in lines[0] if any(line[header] for line in lines)]
-    return as_markdown(shown, [[line[header] for header in shown] for line in lines])
+    return _as_markdown(shown, [[line[header] for header in shown] for line in lines])
 
 
 def _pairs(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
@@ -273,34 +256,24 @@ def _pairs(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[st
 
 
 def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The transformer that learned the same task from the same corpora; of several the best one on dev.
+    """Return the transformer that learned the same task from the same corpora; of several the best one on dev.
 
     Perplexities must be over the same vocabulary and masks, too. One that started from weights of another training is a
     rival only of a model that did so, too. One that took more than twice as long is a rival only where no other is, as
     an hour's training beside one of ten minutes.
     """
     same = ("corpora", "task", "column", "metric", "pretrained", "scale")
-    scored = [each for each in rows if each["model"] == RIVAL and _is_scored(each)]
+
+    def on_dev(each: dict[str, Any]) -> dict[str, Any] | None:
+        score: dict[str, Any] | None = (each["dev"] or each["test"] or {}).get(each["metric"])
+        return score  # None of some means over corpora
+
+    scored = [each for each in rows if each["model"] == RIVAL and on_dev(each)]
     rivals = [each for each in scored if all(each[key] == row[key] for key in same)]
+    most = math.inf if row["seconds"] is None else LONGER * row["seconds"]
+    in_time = [each for each in rivals if (each["seconds"] or 0.0) <= most]
     choose = max if row["larger_is_better"] else min
-    in_time = [each for each in rivals if _seconds(each, 0.0) <= LONGER * _seconds(row, math.inf)]
-    return choose(in_time or rivals, key=_on_dev, default=None)
-
-
-def _is_scored(row: dict[str, Any]) -> bool:
-    """Whether a row has its metric, which a mean over corpora may lack."""
-    return row["metric"] in (row["dev"] or row["test"] or {})
-
-
-def _seconds(row: dict[str, Any], unknown: float) -> float:
-    """How long a seed's training took, ``unknown`` where that was not written down."""
-    seconds: float | None = row["seconds"]
-    return unknown if seconds is None else seconds
-
-
-def _on_dev(row: dict[str, Any]) -> float:
-    score: float = (row["dev"] or row["test"])[row["metric"]]["mean"]
-    return score
+    return choose(in_time or rivals, key=lambda each: (on_dev(each) or {})["mean"], default=None)
 
 
 def _cells_beside(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
@@ -310,6 +283,7 @@ def _cells_beside(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str
     theirs = ours if alone else "" if rival is None else _score_text(rival)
     floors = {name: _final_scores(row).get(f"floor_{name}") for name in ("uas", "uuas")}
     bias = {name: score_in_words(name, floor and floor | {"sd": None}) for name, floor in floors.items()}
+    trees = {name: [score_in_words(name, _final_scores(each).get(name)) for each in both] for name in floors}
     speeds = ["" if (speed := each["words_per_second"]) is None else f"{speed:,.0f}" for each in both]
     times = ["" if each["seconds"] is None else time_in_words(each["seconds"]) for each in both]
     return {
@@ -319,31 +293,24 @@ def _cells_beside(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str
         "paper": score_in_words(metric, row["paper"]),
         "ours": "" if alone else ours,
         RIVAL: theirs,
-        "UAS": _joined(score_in_words("uas", _final_scores(each).get("uas")) for each in both),
-        "UUAS": _joined(score_in_words("uuas", _final_scores(each).get("uuas")) for each in both),
+        "UAS": " / ".join(filter(None, trees["uas"])),
+        "UUAS": " / ".join(filter(None, trees["uuas"])),
         "untrained bias, UAS": bias["uas"],
         "untrained bias, UUAS": bias["uuas"],
-        "parameters": _joined(f"{each['encoder_parameters']:,}" for each in both),
-        "words/s": _joined(speeds),
-        "time": _joined(times),
-        "seeds": _joined(str(len(each["seeds"])) for each in both),
+        "parameters": " / ".join(f"{each['encoder_parameters']:,}" for each in both),
+        "words/s": " / ".join(filter(None, speeds)),
+        "time": " / ".join(filter(None, times)),
+        "seeds": " / ".join(str(len(each["seeds"])) for each in both),
         "command": row["command"],
     }
 
 
-def _joined(texts: Iterable[str]) -> str:
-    """The model's figure and the transformer's, without those that are not known."""
-    return " / ".join(filter(None, texts))
-
-
 def _score_text(row: dict[str, Any]) -> str:
-    """The row's score in its metric, and whether it is of dev."""
     text = score_in_words(row["metric"], _final_scores(row).get(row["metric"]))
     return text if row["test"] or not text else f"{text} (dev)"
 
 
 def _final_scores(row: dict[str, Any]) -> dict[str, Any]:
-    """The scores on test, or where there is no test set on dev."""
     return row["test"] or row["dev"] or {}
 
 
@@ -353,17 +320,9 @@ Seeds = Sequence[Finished]
 """Runs that differ in nothing but the seed: a row of the table."""
 
 
-@dataclass(frozen=True)
-class OverCorpora:
-    """Rows of one model, each trained on another corpus, and the mean of their runs."""
-
-    rows: Sequence[Seeds]
-    mean: Seeds
-    """For each seed that all rows have, a run whose scores are means over the corpora."""
-
-
-def over_corpora(rows: Sequence[Seeds]) -> list[OverCorpora]:
-    """The mean for each model that stands in several rows, one for each of several corpora.
+def _over_corpora(rows: Sequence[Seeds]) -> Iterator[tuple[Sequence[Seeds], Seeds]]:
+    """Yield the rows of each model that was trained on several corpora, and for each seed that all have, a run whose
+    scores are means.
 
     Scores that are no shares, as a perplexity, are left out: those of two corpora have no scale in common. There is no
     mean where two rows are scored on the same files, of test or, where one of them has no test set, of dev; nor where
@@ -372,7 +331,6 @@ def over_corpora(rows: Sequence[Seeds]) -> list[OverCorpora]:
     families: dict[str, list[Seeds]] = {}
     for row in rows:
         families.setdefault(row[0].settings, []).append(row)
-    means = []
     for family in families.values():
         by_seed = [{run.recipe.seed: run for run in row} for row in family]
         seeds = [seed for seed in by_seed[0] if all(seed in row for row in by_seed)]
@@ -381,29 +339,26 @@ def over_corpora(rows: Sequence[Seeds]) -> list[OverCorpora]:
         if 1 < len(different) == len(family):
             mean = [_mean_run([row[seed] for row in by_seed]) for seed in seeds]
             if any(chain.from_iterable(run.scores.values() for run in mean)):
-                means.append(OverCorpora(family, mean))
-    return means
+                yield family, mean
 
 
 def _mean_run(runs: Seeds) -> Finished:
-    """A run with the mean scores, the mean time and all speeds of runs on several corpora."""
+    """Make a run with the mean scores, the mean time and all speeds of runs on several corpora."""
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
     name = f"mean of {len(runs)} ({names[0]}" + (f" to {names[-1]})" if len(names) > 1 else ")")
-    splits = [split for split in first.scores if all(split in run.scores for run in runs)]
+    means: dict[str, dict[str, float]] = {}
+    for split in [split for split in first.scores if all(split in run.scores for run in runs)]:
+        scores = [run.scores[split] for run in runs]
+        shares = [name for name in scores[0] if is_share(name) and all(name in of_run for of_run in scores)]
+        means[split] = {name: statistics.fmean(of_run[name] for of_run in scores) for name in shares}
     seconds = [run.seconds for run in runs if run.seconds is not None]
     return replace(
         first,
         recipe=first.recipe.model_copy(update={"name": name}),
-        scores={split: _mean_scores([run.scores[split] for run in runs]) for split in splits},
+        scores=means,
         parameters=max(run.parameters for run in runs),
         speeds=list(chain.from_iterable(run.speeds for run in runs)),
         seconds=statistics.fmean(seconds) if seconds else None,
         command="",
     )
-
-
-def _mean_scores(scores: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The means of the shares that all have."""
-    names = [name for name in scores[0] if is_share(name) and all(name in of_run for of_run in scores)]
-    return {name: statistics.fmean(of_run[name] for of_run in scores) for name in names}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,7 +73,9 @@ def score(
     ``comments``: what comments of gold columns begin with."""
     if gold is None:
         raise UsageError("score calibration needs the gold labels", hint="add --gold FILE")
-    ours = list(_predictions(predictions))
+    lines, shown = list(open_lines(find(predictions, once=True))), display_name(predictions)
+    is_json = next((line for line in lines if line.strip()), "").startswith("{")
+    ours = list(_from_json(lines, shown) if is_json else map(_from_conllu, read_conllu(lines, shown)))
     if not ours:
         raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
     theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold, ours, comments))
@@ -84,36 +87,27 @@ def score(
     is_right = np.array([answer == gold_answer for answer, gold_answer in both])[answered]
     if not len(confidence):
         raise DataError(f"{predictions}: there is no answer in it", hint="check the file")
-    scores: dict[str, Any] = {"number": len(confidence), "accuracy": float(is_right.mean())}
-    if len(confidence) < len(answered):
-        scores["abstained"] = len(answered) - len(confidence)
-    scores["ece"] = uncertainty.calibration_error(confidence, is_right)
-    scores["ece_floor"] = uncertainty.ece_floor(confidence)
-    scores["ece_width"] = uncertainty.calibration_error(confidence, is_right, by="width")
-    scores["aurc"] = uncertainty.risk_coverage_area(confidence, is_right)
-    scores["error_auroc"] = uncertainty.auroc(1.0 - confidence[is_right], 1.0 - confidence[~is_right])
+    abstained = len(answered) - len(confidence)
+    scores: dict[str, Any] = {
+        "number": len(confidence),
+        "accuracy": float(is_right.mean()),
+        **({"abstained": abstained} if abstained else {}),
+        "ece": uncertainty.calibration_error(confidence, is_right),
+        "ece_floor": uncertainty.ece_floor(confidence),
+        "ece_width": uncertainty.calibration_error(confidence, is_right, by="width"),
+        "aurc": uncertainty.risk_coverage_area(confidence, is_right),
+        "error_auroc": uncertainty.auroc(1.0 - confidence[is_right], 1.0 - confidence[~is_right]),
+    }
     if alternatives is not None and all(abs(sum(options.values()) - 1.0) < _MISSING for options in alternatives):
-        scores["brier"] = _brier(alternatives, right)
+        squares = [
+            sum(p * p for p in options.values()) + (1.0 - 2.0 * options[answer] if answer in options else 0.0)
+            for options, answer in zip(alternatives, right, strict=True)
+        ]
+        scores["brier"] = float(np.mean(squares))
     return scores
 
 
-def _brier(alternatives: Sequence[Alternatives], right: Sequence[str]) -> float:
-    squares = [
-        sum(p * p for p in options.values()) + (1.0 - 2.0 * options[gold] if gold in options else 0.0)
-        for options, gold in zip(alternatives, right, strict=True)
-    ]
-    return float(np.mean(squares))
-
-
 # --- the predictions --------------------------------------------------------------------------------------------------
-
-
-def _predictions(name: str) -> Iterator[Answers]:
-    """The sentences of a file, JSON lines or CoNLL-U by its first line."""
-    lines, shown = list(open_lines(find(name, once=True))), display_name(name)
-    if next((line for line in lines if line.strip()), "").startswith("{"):
-        return _from_json(lines, shown)
-    return map(_from_conllu, read_conllu(lines, shown))
 
 
 def _from_conllu(sentence: Sentence) -> Answers:
@@ -173,11 +167,6 @@ def _alternatives(several: Sequence[Mapping[str, Any]], key: str) -> Alternative
 
 
 def _number(text: Any, where: str) -> float:
-    """A probability.
-
-    Raises:
-        DataError: it is none.
-    """
     try:
         value = float(text)
     except (OverflowError, TypeError, ValueError):
@@ -191,20 +180,16 @@ def _number(text: Any, where: str) -> float:
 
 
 def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None) -> Iterator[Gold]:
-    """The gold tags of a file; those of entities in the scheme of the predicted ones, whichever the file uses."""
+    """Read the gold tags of a file; those of entities in the scheme of the predicted ones, whichever the file uses."""
     lines, shown = open_lines(find(name)), display_name(name)
     is_conllu, lines = begins_as_conllu(lines)
     if is_conllu:
         return (Gold(sentence.words, sentence.where, sentence.tags) for sentence in read_conllu(lines, shown))
     scheme: Literal["iob2", "bioes"] | None = None
     if any(answers.mark_entities for answers in ours):
-        names = {
-            tag
-            for answers in ours
-            for several in (answers.tags["tag"], *(answers.alternatives or ()))
-            for tag in several
-        }
-        scheme = "bioes" if any(tag.startswith(("S-", "E-")) for tag in names) else "iob2"
+        several = chain.from_iterable((answers.tags["tag"], *(answers.alternatives or ())) for answers in ours)
+        ends = any(tag.startswith(("S-", "E-")) for tags in several for tag in tags)
+        scheme = "bioes" if ends else "iob2"
     columns = Columns(entities=scheme, comments=comments)
     sentences, tally = list(read_tagged(lines, shown, columns, options=OF_SCORE)), Tally("")
     tally.note_faults(fault for sentence in sentences for fault in sentence.faults)
@@ -223,7 +208,6 @@ def _gold_labels(name: str) -> Iterator[Gold]:
 
 
 def _require_same(predicted: Answers, gold: Gold) -> None:
-    """Both are of one task and have the same words. Labels are of a text, however that is cut into words."""
     if (predicted.label is None) != (gold.label is None):
         raise DataError(f"{predicted.where}: a label here, tags in gold lines", hint="score predictions of one task")
     same_words(predicted, gold, same_tokens=predicted.label is None)
@@ -232,7 +216,7 @@ def _require_same(predicted: Answers, gold: Gold) -> None:
 def _answered(
     pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str, gold: str
 ) -> tuple[list[str], list[str], list[float], list[Alternatives] | None]:
-    """All answers and what is right, their probabilities, and all alternatives where every sentence has some."""
+    """Return all answers and what is right, their probabilities, and all alternatives where every sentence has some."""
     chances = [chance for sentence, _ in pairs for chance in sentence.probabilities]
     of_sentences = [sentence.alternatives for sentence, _ in pairs if sentence.words]
     alternatives = [options for answers in of_sentences for options in answers or ()] if all(of_sentences) else None
@@ -250,7 +234,7 @@ def _answered(
 
 
 def _column(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str) -> str | None:
-    """The column that the probabilities are of, as the file or the user says it; None: neither does.
+    """Return the column that the probabilities are of, as the file or the user says it; None: neither does.
 
     Raises:
         DataError, UsageError: the file, or the file and the user, name different ones.
@@ -268,12 +252,11 @@ def _column(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictio
 
 
 def _of(tags: Mapping[str, Sequence[str]], column: str, words: Sequence[str]) -> Sequence[str]:
-    """The tags of a column; `_` throughout where a sentence has none there."""
     return tags.get(column, [ABSTAINED] * len(words))
 
 
 def _columns(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str, gold: str) -> tuple[str, str]:
-    """The columns of both sides that are compared: the only one that both have, or the only one in which they differ.
+    """Choose the columns to compare: the only one that both sides have, or the only one in which they differ.
 
     Raises:
         UsageError: it is not clear which.

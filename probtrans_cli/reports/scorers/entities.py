@@ -37,7 +37,7 @@ def score(predictions: str, gold: str | None, *, comments: str | None = None) ->
     ours, theirs = ([sentence.tags for sentence in side] for side in zip(*pairs, strict=True))
     _require_types_alike(ours, theirs, predictions, gold_name)
     if scheme != gold_scheme:
-        ours, theirs = _as_iob2(ours), _as_iob2(theirs)
+        ours, theirs = ([tags_of(read_spans(tags), len(tags), "iob2") for tags in side] for side in (ours, theirs))
     compared = compare(theirs, ours)
     counts = compared.counts()
     scores: dict[str, Any] = dict(scores_of(counts))
@@ -54,7 +54,7 @@ def score(predictions: str, gold: str | None, *, comments: str | None = None) ->
 
 
 def _read(lines: Iterable[str], name: str, columns: Columns, prefer: Scheme) -> tuple[Scheme, list[Marked]]:
-    """The scheme and the sentences of a column of tags; stderr tells of tags that are spelled otherwise."""
+    """Return the scheme and the sentences of a column of tags; stderr tells of tags that are spelled otherwise."""
     shown = display_name(name)
     scheme, sentences = read_entities(lines, shown, columns, types_alone=True, prefer=prefer, options=OF_SCORE)
     tally = Tally("")
@@ -65,10 +65,6 @@ def _read(lines: Iterable[str], name: str, columns: Columns, prefer: Scheme) -> 
 
 
 def _require_types_alike(ours: list[list[str]], theirs: list[list[str]], predictions: str, gold: str) -> None:
-    """
-    Raises:
-        DataError: only the tags of one side name types.
-    """
     mine, right = ({tag[2:] for tags in side for tag in tags if tag != "O"} for side in (ours, theirs))
     if mine and right and (mine == {NO_TYPE}) != (right == {NO_TYPE}) and NO_TYPE not in mine & right:
         bare, typed = (predictions, gold) if mine == {NO_TYPE} else (gold, predictions)
@@ -76,7 +72,3 @@ def _require_types_alike(ours: list[list[str]], theirs: list[list[str]], predict
         where = "the other column" if bare == typed else printable(typed)
         message = f"{printable(bare)}: tags without a type, such as B, but {where} has types: {types}"
         raise DataError(message, hint="give both sides types, or neither")
-
-
-def _as_iob2(sentences: list[list[str]]) -> list[list[str]]:
-    return [tags_of(read_spans(tags), len(tags), "iob2") for tags in sentences]
