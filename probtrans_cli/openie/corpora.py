@@ -36,6 +36,7 @@ from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from probtrans_cli.data.files import begin
+from probtrans_cli.data.readers.lines import json_object
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.data.tokens import are_words, tokenize, words_of
 from probtrans_cli.errors import DataError
@@ -43,7 +44,7 @@ from probtrans_cli.openie.alignment import CORPUS_SHARE, TupleWords, align
 from probtrans_cli.openie.extractions import TAGS, Extraction, rows_to_tuples, tuple_to_row
 from probtrans_cli.openie.label_rows import read_blocks
 from probtrans_cli.openie.scores import TupleText
-from probtrans_cli.openie.tuple_files import json_object, read_gold, tuples_of_record
+from probtrans_cli.openie.tuple_files import EXAMPLE, read_gold, tuples_of_record
 from probtrans_cli.openie.writing import FileSentence, FileTuple
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.text import printable
@@ -192,13 +193,8 @@ def _json_lines(lines: Iterable[str], name: str) -> Iterator[FileSentence]:
         if not line.strip():
             continue
         where = f"{name}:{line_number}"
-        record = json_object(line, where)
+        record = json_object(line, where, EXAMPLE)
         texts = [entry.text for entry in tuples_of_record(record, where, 1.0) if entry.text is not None]
-        try:
-            json.dumps(record, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            hint = "\\ud800 to \\udfff stand in pairs alone"
-            raise DataError(f"{where}: an escape of half a character", hint=hint) from None
         divide: Callable[[str], Sequence[str]] = words_of if "words" in record else tokenize
         words = _words_of_key(record, "words", where) if "words" in record else tokenize(record["text"])
         sentence = FileSentence(words, where)

@@ -23,12 +23,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+from probtrans_cli.data.readers.lines import json_object
 from probtrans_cli.errors import DataError
 from probtrans_cli.openie.scores import TupleText
-from probtrans_cli.text import from_json, printable
+from probtrans_cli.text import printable
 
 _TAGS = {name: re.compile(f"<{name}>(.*?)</{name}>") for name in ("arg1", "rel", "arg2")}
 Record = Mapping[str, Any]
+EXAMPLE = '{"text": "...", "tuples": [...]}'
 
 
 class SentenceTuple(NamedTuple):
@@ -103,22 +105,7 @@ def _lines(lines: Iterable[str], name: str) -> Iterator[tuple[list[str] | Record
         where = f"{name}:{number}"
         if is_json is None:
             is_json = line.lstrip().startswith("{") and "\t" not in line.strip()
-        yield json_object(line, where) if is_json else line.strip().split("\t"), where
-
-
-def json_object(line: str, where: str) -> Record:
-    """Return the object of a line of JSON lines.
-
-    Raises:
-        DataError: it is none; the message begins with ``where``.
-    """
-    try:
-        record = from_json(line)
-    except ValueError as error:
-        raise DataError(f"{where}: not JSON ({error})", hint="one object a line") from None
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: not a JSON object", hint='a line is {"text": "...", "tuples": [...]}')
-    return record
+        yield json_object(line, where, EXAMPLE) if is_json else line.strip().split("\t"), where
 
 
 def _is_tagged(fields: Sequence[str]) -> bool:

@@ -445,29 +445,30 @@ def test_malformed_lines_of_forms() -> None:
 
 
 def test_malformed_lines_of_labels() -> None:
-    for line, message, hint in [
-        ("", "not JSON", "one JSON object"),
-        ("Wim\tWim\tprimitive", "not JSON", ".tsv"),
-        ("[" * 100_000, "not JSON", "one JSON object"),
-        ("9" * 5000, "not JSON", "one JSON object"),
-        ("[]", "not a JSON object", "has the keys tokens, parent"),
-        (record(head=[1, 2]), "unknown key 'head'", "has the keys"),
-        (record(role=None), "no key 'role'", "has the keys"),
-        (record(distribution=3), "distribution is not a string", "in_distribution"),
-        (record(tokens="Wim sank"), "tokens is not a list of strings", "one value a word"),
-        (record(tokens=["Wim\n", "sank"]), "tokens is no list of words without white space", "one word a token"),
-        (record(role=["theme", 1]), "role is not a list of strings", "one value a word"),
-        (record(parent=[True, -1]), "parent is not a list of whole numbers", "one value a word"),
-        (record(parent=[1.0, -1]), "parent is not a list of whole numbers", "one value a word"),
-        (record(noun_type=[""]), "noun_type has 1 values for 2 tokens", "one value a word"),
-        (record(role=["subject", ""]), "unknown role 'subject'", "'agent'"),
-        (record(category=["NOUN", ""]), "unknown category 'NOUN'", "'CNOUN'"),
-        (record(noun_type=["def", ""]), "unknown noun_type 'def'", "'DEF'"),
-        (record(parent=[2, -1]), "parent 2 of word 0 is not another word", "2 words, counted from 0"),
-        (record(parent=[1, -2]), "parent -2 of word 1 is not another word", "-1 is no parent"),
-        (record(parent=[0, -1]), "parent 0 of word 0 is not another word", "-1 is no parent"),
-        (json.dumps({key: [] for key in json.loads(record())} | {"distribution": ""}), "without words", "remove"),
+    for line, message in [
+        ("", "not JSON"),
+        ("Wim\tWim\tprimitive", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("9" * 5000, "not JSON"),
+        ("[]", "not a JSON object"),
+        (record(head=[1, 2]), "head: Extra inputs are not permitted"),
+        (record(role=None), "role: Field required"),
+        (record(distribution=3), "distribution: Input should be a valid string"),
+        (record(tokens="Wim sank"), "tokens: Input should be a valid list"),
+        (record(tokens=["Wim\n", "sank"]), "tokens is no list of words without white space"),
+        (record(role=["theme", 1]), "role.1: Input should be a valid string"),
+        (record(parent=[True, -1]), "parent.0: Input should be a valid integer"),
+        (record(parent=[1.0, -1]), "parent.0: Input should be a valid integer"),
+        (record(noun_type=[""]), "noun_type has 1 values for 2 tokens"),
+        (record(role=["subject", ""]), "unknown role 'subject': it is one of '', 'agent'"),
+        (record(category=["NOUN", ""]), "unknown category 'NOUN': it is one of '', 'CNOUN'"),
+        (record(noun_type=["def", ""]), "unknown noun_type 'def': it is one of '', 'DEF'"),
+        (record(parent=[2, -1]), "parent 2 of word 0 is not another word of the sentence: the sentence has 2 words"),
+        (record(parent=[1, -2]), "parent -2 of word 1 is not another word"),
+        (record(parent=[0, -1]), "parent 0 of word 0 is not another word"),
+        (json.dumps({key: [] for key in json.loads(record())} | {"distribution": ""}), "a sentence without words"),
     ]:
-        with pytest.raises(DataError, match=rf"^c.jsonl:2: .*{message}") as error:
+        with pytest.raises(DataError) as error:
             list(read_seqtag([record(), line], "c.jsonl"))
-        assert hint in (error.value.hint or "")
+        assert error.value.message.startswith(f"c.jsonl:2: {message}")
+        assert "the keys tokens, parent" in (error.value.hint or "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, NoReturn
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from probtrans_cli.data.codecs.logical_forms import (
     CATEGORIES,
@@ -18,10 +19,10 @@ from probtrans_cli.data.codecs.logical_forms import (
     kinds_of_words,
     parents_by_category,
 )
+from probtrans_cli.data.readers.lines import json_object
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import are_words, words_of
 from probtrans_cli.errors import DataError
-from probtrans_cli.text import from_json
 
 CASES = (
     "in_distribution", "primitive", "active_to_passive", "cp_recursion",
@@ -57,30 +58,27 @@ def read_semantic(lines: Iterable[str], name: str) -> Iterator[Sentence]:
     lines = iter(lines)
     first = list(islice(lines, 1))
     read = read_seqtag if first and first[0].lstrip().startswith("{") else read_cogs
-    return map(_labelled, read(chain(first, lines), name))
-
-
-def _labelled(example: Example) -> Sentence:
-    labels = example.analysis
-    columns = {
-        "role": labels.role,
-        "category": labels.category,
-        "noun_type": labels.noun_type,
-        "verb_name": labels.verb_name,
-        "offset": [f"{parent - i:+d}" if parent >= 0 else "" for i, parent in enumerate(labels.parents)],
-        "position": [str(parent) if parent >= 0 else "" for parent in labels.parents],
-        "by_category": parents_by_category(labels),
-        "kind": kinds_of_words(labels.role, labels.category, labels.verb_name),
-        "frame": frames_of_words(labels),
-    }
-    return Sentence(
-        words=list(example.words),
-        tags={name: [value or NONE for value in values] for name, values in columns.items()},
-        labels={"case": example.distribution},
-        parents=list(labels.parents),
-        form=example.form,
-        where=example.where,
-    )
+    for example in read(chain(first, lines), name):
+        labels = example.analysis
+        columns = {
+            "role": labels.role,
+            "category": labels.category,
+            "noun_type": labels.noun_type,
+            "verb_name": labels.verb_name,
+            "offset": [f"{parent - i:+d}" if parent >= 0 else "" for i, parent in enumerate(labels.parents)],
+            "position": [str(parent) if parent >= 0 else "" for parent in labels.parents],
+            "by_category": parents_by_category(labels),
+            "kind": kinds_of_words(labels.role, labels.category, labels.verb_name),
+            "frame": frames_of_words(labels),
+        }
+        yield Sentence(
+            words=list(example.words),
+            tags={name: [value or NONE for value in values] for name, values in columns.items()},
+            labels={"case": example.distribution},
+            parents=list(labels.parents),
+            form=example.form,
+            where=example.where,
+        )
 
 
 def read_cogs(lines: Iterable[str], name: str) -> Iterator[Example]:
@@ -92,25 +90,55 @@ def read_cogs(lines: Iterable[str], name: str) -> Iterator[Example]:
         DataError: a line is malformed; the message starts with ``name:line:``.
     """
     for number, raw in enumerate(lines, start=1):
-        columns = raw.removesuffix("\n").removesuffix("\r").split("\t")
+        where, columns = f"{name}:{number}", raw.removesuffix("\n").removesuffix("\r").split("\t")
         if len(columns) != 3:
             count = f"{len(columns)} column{'s' if len(columns) > 1 else ''}"
             hint = "a line of COGS is sentence, logical form and distribution, separated by single tabs"
-            _fail(name, number, f"{count} instead of 3", hint)
+            raise DataError(f"{where}: {count} instead of 3", hint=hint)
         words = words_of(columns[0])
         if not words or " ".join(words) != columns[0]:  # its form counts the words
-            _fail(name, number, "a sentence with an empty word", "words are separated by single spaces")
+            hint = "words are separated by single spaces"
+            raise DataError(f"{where}: a sentence with an empty word", hint=hint)
         try:
             analysis = analyse(words, columns[1])
         except ValueError as error:
             hint = "the second column is a COGS form of this sentence, such as * otter ( x _ 1 ) ; "
             hint += "yawn . agent ( x _ 2 , x _ 1 ) for The otter yawned ."
-            _fail(name, number, str(error), hint)
-        yield Example(words, analysis, columns[1], columns[2], f"{name}:{number}")
+            raise DataError(f"{where}: {error}", hint=hint) from None
+        yield Example(words, analysis, columns[1], columns[2], where)
 
 
-_KEYS = ("tokens", "parent", "role", "category", "noun_type", "verb_name", "distribution")
-_VALUES = {"role": ROLES, "category": CATEGORIES, "noun_type": NOUN_TYPES}
+class _Record(BaseModel):
+    """A line of labels, with a value for each word in every list."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    tokens: list[str]
+    parent: list[int]
+    role: list[str]
+    category: list[str]
+    noun_type: list[str]
+    verb_name: list[str]
+    distribution: str
+
+    @model_validator(mode="after")
+    def _is_of_a_sentence(self) -> _Record:
+        n = len(self.tokens)
+        if not n:
+            raise ValueError("a sentence without words")
+        if not are_words(self.tokens):
+            raise ValueError("tokens is no list of words without white space")
+        for key in ("parent", "role", "category", "noun_type", "verb_name"):
+            if len(values := getattr(self, key)) != n:
+                raise ValueError(f"{key} has {len(values)} values for {n} tokens")
+        for key, known in (("role", ROLES), ("category", CATEGORIES), ("noun_type", NOUN_TYPES)):
+            if unknown := [value for value in getattr(self, key) if value not in known]:
+                raise ValueError(f"unknown {key} {unknown[0]!r}: it is one of {', '.join(map(repr, known))}")
+        for i, parent in enumerate(self.parent):
+            if not -1 <= parent < n or parent == i:
+                words = f"the sentence has {n} words, counted from 0; -1 is no parent"
+                raise ValueError(f"parent {parent} of word {i} is not another word of the sentence: {words}")
+        return self
 
 
 def read_seqtag(lines: Iterable[str], name: str) -> Iterator[Example]:
@@ -121,50 +149,16 @@ def read_seqtag(lines: Iterable[str], name: str) -> Iterator[Example]:
     Raises:
         DataError: a line is malformed; the message starts with ``name:line:``.
     """
+    keys = ", ".join(_Record.model_fields)
     for number, line in enumerate(lines, start=1):
+        where = f"{name}:{number}"
+        values = json_object(line, where, f"with the keys {keys}; COGS with forms is a .tsv file")
         try:
-            record = from_json(line)
-        except ValueError as error:
-            _fail(name, number, f"not JSON: {error}", "a line is one JSON object; COGS with forms is a .tsv file")
-        _check_record(record, name, number)
-        values = [record[key] for key in _KEYS]
-        yield Example(values[0], GraphLabels(*values[1:6]), None, values[6], f"{name}:{number}")
-
-
-def _check_record(record: Any, name: str, number: int) -> None:
-    hint = f"an object has the keys {', '.join(_KEYS)}"
-    if not isinstance(record, dict):
-        _fail(name, number, "not a JSON object", hint)
-    if unknown := [key for key in record if key not in _KEYS]:
-        _fail(name, number, f"unknown key {unknown[0]!r}", hint)
-    if missing := [key for key in _KEYS if key not in record]:
-        _fail(name, number, f"no key {missing[0]!r}", hint)
-    if not isinstance(record["distribution"], str):
-        _fail(name, number, "distribution is not a string", 'for example "in_distribution"')
-    n = len(record["tokens"]) if isinstance(record["tokens"], list) else 0
-    for key in _KEYS[:-1]:
-        kind, kinds = (int, "whole numbers") if key == "parent" else (str, "strings")
-        if not isinstance(record[key], list) or any(type(value) is not kind for value in record[key]):
-            _fail(name, number, f"{key} is not a list of {kinds}", "one value a word")
-        if len(record[key]) != n:
-            _fail(name, number, f"{key} has {len(record[key])} values for {n} tokens", "one value a word")
-    if not n:
-        _fail(name, number, "a sentence without words", "remove the line")
-    if not are_words(record["tokens"]):
-        _fail(name, number, "tokens is no list of words without white space", "one word a token")
-    _check_values(record, name, number)
-
-
-def _check_values(record: dict[str, list[Any]], name: str, number: int) -> None:
-    n = len(record["tokens"])
-    for key, values in _VALUES.items():
-        if unknown := [value for value in record[key] if value not in values]:
-            _fail(name, number, f"unknown {key} {unknown[0]!r}", f"it is one of {', '.join(map(repr, values))}")
-    for i, parent in enumerate(record["parent"]):
-        if not -1 <= parent < n or parent == i:
-            hint = f"the sentence has {n} words, counted from 0; -1 is no parent"
-            _fail(name, number, f"parent {parent} of word {i} is not another word of the sentence", hint)
-
-
-def _fail(name: str, number: int, message: str, hint: str) -> NoReturn:
-    raise DataError(f"{name}:{number}: {message}", hint=hint) from None
+            record = _Record.model_validate(values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            message = ": ".join((".".join(map(str, first["loc"])), first["msg"])) if first["loc"] else first["msg"]
+            hint = f"an object has the keys {keys}; all but the last hold one value a word"
+            raise DataError(f"{where}: {message.removeprefix('Value error, ')}", hint=hint) from None
+        labels = GraphLabels(record.parent, record.role, record.category, record.noun_type, record.verb_name)
+        yield Example(record.tokens, labels, None, record.distribution, where)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from probtrans_cli.data.codecs.entities import (
     TAG_END,
     MisfitError,
-    Plain,
     Scheme,
     detect,
     faults,
@@ -125,50 +124,41 @@ def read_entities(
     options = options or Options()
     sentences = list(read_rows(lines, name, columns, options=options))  # the whole corpus shows notation and scheme
     plain = plain_tags(Counter(chain.from_iterable(rows.tags for rows in sentences)), types_alone=types_alone)
-    respelled = [[plain[tag].tag for tag in rows.tags] for rows in sentences]
-    repairs = _repairs(sentences, name, plain, columns, options)
+
+    def refused(rows: Rows, index: int, reason: str, remedy: str) -> DataError:
+        return DataError(f"{name}:{rows.lines[index]}: {reason}", hint=_hint(remedy, rows.words[index], options))
+
+    marked = []
+    odd = {tag for tag, spelled in plain.items() if spelled.repair or spelled.misfit}
+    for rows in sentences:
+        repairs = []
+        for index, tag in enumerate(rows.tags) if odd else ():
+            if tag in odd:
+                spelled = plain[tag]
+                reason = spelled.misfit or f"{tag!r} for {spelled.tag!r}"
+                if spelled.misfit or columns.strict:
+                    raise refused(rows, index, reason, f"mend the tag, or {options.tag}")
+                repairs.append(TagFault(f"{name}:{rows.lines[index]}", reason, spelled.repair))
+        tags = [plain[tag].tag for tag in rows.tags]
+        marked.append(Marked(rows.words, tags, f"{name}:{rows.lines[0]}", repairs, []))
     scheme: Scheme
     if columns.scheme != "auto":
         scheme = columns.scheme
     else:
         try:
-            scheme = detect(respelled, strict=columns.strict, prefer=prefer)
+            scheme = detect((sentence.tags for sentence in marked), strict=columns.strict, prefer=prefer)
         except MisfitError as error:
-            rows = sentences[error.sequence]
             verb = "fits" if columns.strict else "has"
-            message = f"{name}:{rows.lines[error.index]}: {error.reason} (no scheme {verb} all tags of the file; "
-            message += f"{error.scheme} {verb} them up to here)"
-            hint = f"mend the tag, or {options.tag}{options.scheme}"
-            raise DataError(message, hint=_hint(hint, rows.words[error.index], options)) from None
-    marked = []
-    for rows, tags, repaired in zip(sentences, respelled, repairs, strict=True):
-        broken = []
-        for fault in faults(tags, scheme):
-            where = f"{name}:{rows.lines[fault.index]}"
+            reason = f"{error.reason} (no scheme {verb} all tags of the file; {error.scheme} {verb} them up to here)"
+            remedy = f"mend the tag, or {options.tag}{options.scheme}"
+            raise refused(sentences[error.sequence], error.index, reason, remedy) from None
+    for rows, sentence in zip(sentences, marked, strict=True):
+        for fault in faults(sentence.tags, scheme):
             if columns.strict or not fault.known:
-                hint = f"the tags are read as {scheme}: mend this one{options.scheme}"
-                raise DataError(f"{where}: {fault.reason}", hint=_hint(hint, rows.words[fault.index], options))
-            broken.append(TagFault(where, fault.reason))
-        marked.append(Marked(rows.words, tags, f"{name}:{rows.lines[0]}", repaired, broken))
+                remedy = f"the tags are read as {scheme}: mend this one{options.scheme}"
+                raise refused(rows, fault.index, fault.reason, remedy)
+            sentence.broken.append(TagFault(f"{name}:{rows.lines[fault.index]}", fault.reason))
     return scheme, marked
-
-
-def _repairs(
-    sentences: Sequence[Rows], name: str, plain: dict[str, Plain], columns: Columns, options: Options
-) -> list[list[TagFault]]:
-    """Return the tags of each sentence that are spelled otherwise; raise a DataError for those that are refused."""
-    odd = {tag: spelled for tag, spelled in plain.items() if spelled.repair or spelled.misfit}
-    repairs: list[list[TagFault]] = [[] for _ in sentences]
-    for rows, repaired in zip(sentences if odd else (), repairs, strict=False):
-        for index, tag in enumerate(rows.tags):
-            if spelled := odd.get(tag):
-                where = f"{name}:{rows.lines[index]}"
-                reason = spelled.misfit or f"{tag!r} for {spelled.tag!r}"
-                if spelled.misfit or columns.strict:
-                    hint = _hint(f"mend the tag, or {options.tag}", rows.words[index], options)
-                    raise DataError(f"{where}: {reason}", hint=hint)
-                repaired.append(TagFault(where, reason, spelled.repair))
-    return repairs
 
 
 def _hint(hint: str, word: str, options: Options) -> str:
@@ -193,75 +183,53 @@ def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Opt
             comment that reads like a word; the message starts with ``name:line:``.
     """
     options = options or Options()
-    words: list[str] = []
-    tags: list[str] = []
-    numbers: list[int] = []
-    width, first, first_line = 0, 0, ""
-    comments = _Comments(columns, name, options)
+    rows = Rows([], [], [])
+    first, first_width, first_line = 0, 0, ""  # of the first line with columns
+    # No comment may have the columns and the tag of a word: it could be the word `#`.
+    of_words: set[tuple[int, str]] = set()
+    of_comments: dict[tuple[int, str], int] = {}
     for number, raw in enumerate(lines, start=1):
         line = raw.rstrip("\r\n")
         if not line.strip() or line.startswith(DOCUMENT):
-            if words:
-                yield Rows(words, tags, numbers)
-                words, tags, numbers = [], [], []
+            if rows.words:
+                yield rows
+                rows = Rows([], [], [])
             continue
-        row = _row(line, columns)
-        if comments.have(line, row, number):
-            continue
-        if problem := _problem(row, columns.word, columns.tag):
-            separation = "tabs in a line that has one, else by spaces"
-            if columns.separator is not None:
-                separation = repr(columns.separator)
-            hint = f"columns count from 0, negative ones from the end, and are separated by {separation}"
-            if not row[-1]:
-                hint += f"; a separator at the end of a line begins one more: {options.tag}"
-            raise DataError(f"{name}:{number}: {problem}", hint=_hint(hint, line, options))
-        if not width:
-            width, first, first_line = len(row), number, line
-        elif len(row) != width:
-            hint = "a word or tag with a space needs tabs between columns; mend the line"
-            message = f"{name}:{number}: {_counted(row)}, but line {first} has {width}"
-            raise DataError(message, hint=_hint(hint, line if line.startswith("#") else first_line, options))
-        words.append(row[columns.word])
-        tags.append(row[columns.tag])
-        comments.meet(width, row[columns.tag])
-        numbers.append(number)
-    if words:
-        yield Rows(words, tags, numbers)
+        row = _split(line, columns)
+        width = len(row)
+        is_comment = columns.comments is not None and (
+            f"{line} ".replace("\t", " ").startswith(columns.comments.replace("\t", " "))
+        )
+        if not is_comment:
+            if problem := _problem(row, columns):
+                separation = "tabs in a line that has one, else by spaces"
+                separation = separation if columns.separator is None else repr(columns.separator)
+                hint = f"columns count from 0, negative ones from the end, and are separated by {separation}"
+                if not row[-1]:
+                    hint += f"; a separator at the end of a line begins one more: {options.tag}"
+                raise DataError(f"{name}:{number}: {problem}", hint=_hint(hint, line, options))
+            if not first:
+                first, first_width, first_line = number, width, line
+            elif width != first_width:
+                hint = "a word or tag with a space needs tabs between columns; mend the line"
+                message = f"{name}:{number}: {_counted(row)}, but line {first} has {first_width}"
+                raise DataError(message, hint=_hint(hint, line if line.startswith("#") else first_line, options))
+            rows.words.append(row[columns.word])
+            rows.tags.append(row[columns.tag])
+            rows.lines.append(number)
+        if columns.comments is not None and -width <= columns.tag < width:
+            look = width, row[columns.tag]
+            of_comments.setdefault(look, number) if is_comment else of_words.add(look)
+            if look in of_words and look in of_comments:
+                hint = f"leave out {options.comments} if this is a word, or give more of what comments begin with, "
+                hint += "such as '# id'"
+                problem = f"begins with {columns.comments!r} as comments do, but has the columns and the tag "
+                raise DataError(f"{name}:{of_comments[look]}: {problem}{look[1]!r} of a word", hint=hint)
+    if rows.words:
+        yield rows
 
 
-class _Comments:
-    """The comments of a file, none of which may have the columns and the tag of a word: it could be the word ``#``."""
-
-    def __init__(self, columns: Columns, name: str, options: Options) -> None:
-        self.begin, self.tag, self.name, self.options = columns.comments, columns.tag, name, options
-        self.words: set[tuple[int, str]] = set()  # number of columns and tag
-        self.lines: dict[tuple[int, str], int] = {}  # of comments, by the same
-
-    def have(self, line: str, row: Sequence[str], number: int) -> bool:
-        if self.begin is None or not f"{line} ".replace("\t", " ").startswith(self.begin.replace("\t", " ")):
-            return False
-        if -len(row) <= self.tag < len(row):
-            self.lines.setdefault((len(row), row[self.tag]), number)
-            self._require_clear(len(row), row[self.tag])
-        return True
-
-    def meet(self, width: int, tag: str) -> None:
-        """Note the tag of a word in a line of ``width`` columns."""
-        if self.begin is not None and (width, tag) not in self.words:
-            self.words.add((width, tag))
-            self._require_clear(width, tag)
-
-    def _require_clear(self, width: int, tag: str) -> None:
-        if (width, tag) not in self.words or (width, tag) not in self.lines:
-            return
-        hint = f"leave out {self.options.comments} if this is a word, or give more of what comments begin with, "
-        hint += "such as '# id'"
-        problem = f"begins with {self.begin!r} as comments do, but has the columns and the tag {tag!r} of a word"
-        raise DataError(f"{self.name}:{self.lines[width, tag]}: {problem}", hint=hint)
-
-
-def _row(line: str, columns: Columns) -> list[str]:
+def _split(line: str, columns: Columns) -> list[str]:
     if columns.separator is None and "\t" not in line:
         return [value for value in line.split(" ") if value]
     row = [value.strip(" ") for value in line.split(columns.separator or "\t")]
@@ -278,12 +246,13 @@ def _counted(row: Sequence[str]) -> str:
     return f"{len(row)} column{'s' if len(row) > 1 else ''}"
 
 
-def _problem(row: list[str], word: int, tag: int) -> str | None:
-    for kind, column in (("word", word), ("tag", tag)):
+def _problem(row: list[str], columns: Columns) -> str | None:
+    for kind, column in (("word", columns.word), ("tag", columns.tag)):
         if not -len(row) <= column < len(row):
             return f"{_counted(row)}, but the {kind} is column {column}"
         if not row[column]:
             return f"the {kind} (column {column} of {len(row)}) is empty"
-    if word % len(row) == tag % len(row):
-        return f"{_counted(row)}, so that the word (column {word}) and the tag (column {tag}) are the same"
+    if columns.word % len(row) == columns.tag % len(row):
+        same = f"the word (column {columns.word}) and the tag (column {columns.tag}) are the same"
+        return f"{_counted(row)}, so that {same}"
     return None

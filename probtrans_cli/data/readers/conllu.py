@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NoReturn
 
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import ABSENT
 
@@ -173,7 +173,15 @@ class _Block:
             self.fail(content - 1, "comments without a sentence", hint)
         for row in range(content, len(block)):
             self.add_line(row, block[row])
-        self.check_end(len(block) - 1, empty=content == len(block))
+        count = len(self.words)
+        if not count and content < len(block):
+            self.fail(len(block) - 1, "a sentence without words", "a sentence needs a line with the ID 1")
+        length = f"the sentence has {count} word{'s' if count != 1 else ''}"
+        if self.range_end > count:
+            self.fail(self.range_row, f"a multiword token up to word {self.range_end}", length)
+        for row, head in zip(self.rows, self.heads, strict=True):
+            if head is not None and head > count:
+                self.fail(row, f"HEAD {head} is not a word of the sentence", f"{length}; HEAD is 0 to {count}")
         heads = [head for head in self.heads if head is not None]
         return Sentence(
             words=self.words,
@@ -182,7 +190,7 @@ class _Block:
                 for column, tags in self.tags.items()
                 if column not in ABSENT or any(tag != "_" for tag in tags)
             },
-            heads=heads if len(heads) == len(self.words) else None,
+            heads=heads if len(heads) == count else None,
             relations=self.relations,
             lines=block,
             rows=self.rows,
@@ -196,37 +204,36 @@ class _Block:
         columns = line.split("\t")
         if "" in columns or " " in line:
             self.check_values(row, columns)
-        if columns[0] == str(len(self.words) + 1):
+        id, count = columns[0], len(self.words)
+        if id == str(count + 1):
             self.add_word(row, columns)
         elif self.range_is_open:
-            hint = f"word {len(self.words) + 1} must follow the line of its multiword token"
-            self.fail(row, f"ID {columns[0]!r} after a multiword token", hint)
-        elif match := _RANGE.fullmatch(columns[0]):
-            self.add_range(row, columns, int(match[1]), int(match[2]))
-        elif match := _EMPTY_NODE.fullmatch(columns[0]):
-            word, minor = int(match[1]), int(match[2])
-            if word != len(self.words) or minor != self.empty_nodes + 1:
-                hint = f"here the next empty node would be {len(self.words)}.{self.empty_nodes + 1}"
-                self.fail(row, f"empty node {columns[0]} in the wrong place", hint)
+            hint = f"word {count + 1} must follow the line of its multiword token"
+            self.fail(row, f"ID {id!r} after a multiword token", hint)
+        elif match := _RANGE.fullmatch(id):
+            start, end = int(match[1]), int(match[2])
+            if start != count + 1:
+                hint = f"it stands directly before its first word, so here it would begin with {count + 1}"
+                self.fail(row, f"multiword token {id} in the wrong place", hint)
+            if end < start:  # a range of a single word (1-1) is valid
+                self.fail(row, f"multiword token {id} ends before it begins", "its range is FIRST-LAST")
+            if start <= self.range_end:
+                hint = "a word belongs to one multiword token at most"
+                self.fail(row, f"multiword token {id} overlaps the one before", hint)
+            self.check_no_tree(row, columns, "a multiword token")
+            self.range_row, self.range_end, self.range_is_open = row, end, True
+        elif match := _EMPTY_NODE.fullmatch(id):
+            if (int(match[1]), int(match[2])) != (count, self.empty_nodes + 1):
+                hint = f"here the next empty node would be {count}.{self.empty_nodes + 1}"
+                self.fail(row, f"empty node {id} in the wrong place", hint)
             self.check_no_tree(row, columns, "an empty node")
-            self.empty_nodes = minor
-        elif _NUMBER.fullmatch(columns[0]):
+            self.empty_nodes += 1
+        elif _NUMBER.fullmatch(id):
             hint = "words are numbered 1, 2, 3, ... in order; is a blank line missing between two sentences?"
-            self.fail(row, f"ID {columns[0]} where {len(self.words) + 1} was expected", hint)
+            self.fail(row, f"ID {id} where {count + 1} was expected", hint)
         else:
             hint = "an ID is a number (3), a range for a multiword token (3-4) or an empty node (3.1)"
-            self.fail(row, f"{columns[0]!r} is not an ID", hint)
-
-    def check_values(self, row: int, columns: list[str]) -> None:
-        if "" in columns:
-            column = COLUMNS[columns.index("")]
-            self.fail(row, f"the column {column} is empty", "write `_` for a value that is not there")
-        for index, value in enumerate(columns):
-            if " " in value and index not in _SPACES_ALLOWED:
-                hint = "only FORM, LEMMA and MISC may contain spaces; columns are separated by tabs"
-                self.fail(row, f"a space in the column {COLUMNS[index]}: {value!r}", hint)
-        if columns[_FORM] != columns[_FORM].strip(" "):
-            self.fail(row, f"a space at the edge of FORM: {columns[_FORM]!r}", "remove it")
+            self.fail(row, f"{id!r} is not an ID", hint)
 
     def add_word(self, row: int, columns: list[str]) -> None:
         self.words.append(columns[_FORM])
@@ -248,34 +255,22 @@ class _Block:
         else:
             self.heads.append(int(head))
 
-    def add_range(self, row: int, columns: list[str], start: int, end: int) -> None:
-        if start != len(self.words) + 1:
-            hint = f"it stands directly before its first word, so here it would begin with {len(self.words) + 1}"
-            self.fail(row, f"multiword token {columns[0]} in the wrong place", hint)
-        if end < start:  # a range of a single word (1-1) is valid
-            self.fail(row, f"multiword token {columns[0]} ends before it begins", "its range is FIRST-LAST")
-        if start <= self.range_end:
-            hint = "a word belongs to one multiword token at most"
-            self.fail(row, f"multiword token {columns[0]} overlaps the one before", hint)
-        self.check_no_tree(row, columns, "a multiword token")
-        self.range_row, self.range_end, self.range_is_open = row, end, True
+    def check_values(self, row: int, columns: list[str]) -> None:
+        if "" in columns:
+            column = COLUMNS[columns.index("")]
+            self.fail(row, f"the column {column} is empty", "write `_` for a value that is not there")
+        for index, value in enumerate(columns):
+            if " " in value and index not in _SPACES_ALLOWED:
+                hint = "only FORM, LEMMA and MISC may contain spaces; columns are separated by tabs"
+                self.fail(row, f"a space in the column {COLUMNS[index]}: {value!r}", hint)
+        if columns[_FORM] != columns[_FORM].strip(" "):
+            self.fail(row, f"a space at the edge of FORM: {columns[_FORM]!r}", "remove it")
 
     def check_no_tree(self, row: int, columns: list[str], kind: str) -> None:
         for index in (_HEAD, _DEPREL):
             if columns[index] != "_":
                 hint = "only words are part of the tree; write `_`"
                 self.fail(row, f"{kind} with {COLUMNS[index]} {columns[index]!r}", hint)
-
-    def check_end(self, last: int, *, empty: bool) -> None:
-        count = len(self.words)
-        length = f"the sentence has {count} word{'s' if count != 1 else ''}"
-        if not count and not empty:
-            self.fail(last, "a sentence without words", "a sentence needs a line with the ID 1")
-        if self.range_end > count:
-            self.fail(self.range_row, f"a multiword token up to word {self.range_end}", length)
-        for row, head in zip(self.rows, self.heads, strict=True):
-            if head is not None and head > count:
-                self.fail(row, f"HEAD {head} is not a word of the sentence", f"{length}; HEAD is 0 to {count}")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -345,17 +340,14 @@ def annotated(
 
 def _lines_of_text(sentence: Sentence) -> list[str]:
     forms = [_one_line(word) for word in sentence.words]
-    joined = [False] * len(forms)  # the next word follows without a space
-    end = 0
-    for i, word in enumerate(sentence.words if sentence.text is not None else ()):
-        start = sentence.text.index(word, end)  # type: ignore[union-attr]
-        if i:
-            joined[i - 1] = start == end
-        end = start + len(word)
-    text = " ".join(forms) if sentence.text is None or not forms else _one_line(sentence.text)
-    rows = (f"{i}\t{form}" + "\t_" * 7 for i, form in enumerate(forms, start=1))
-    misc = ("\tSpaceAfter=No" if no_space else "\t_" for no_space in joined)
-    return [f"# text = {text}".rstrip(), *map("".join, zip(rows, misc, strict=True))]
+    text, spans = " ".join(forms), []
+    if sentence.text is not None and forms:
+        text, spans = _one_line(sentence.text), character_spans(sentence)[1]
+    lines = [f"# text = {text}".rstrip()]
+    for i, form in enumerate(forms):
+        joined = i + 1 < len(spans) and spans[i][1] == spans[i + 1][0]
+        lines.append(f"{i + 1}\t{form}" + "\t_" * 7 + ("\tSpaceAfter=No" if joined else "\t_"))
+    return lines
 
 
 def _value(text: str) -> str:

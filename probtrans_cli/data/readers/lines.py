@@ -73,36 +73,43 @@ def labelled(text: str | list[str], label: str, where: str) -> Sentence:
 # --- JSON lines -------------------------------------------------------------------------------------------------------
 
 
+def json_object(line: str, where: str, example: str) -> dict[str, Any]:
+    """Return the object of a line of JSON.
+
+    Raises:
+        DataError: the line is no JSON object, or has half a character; ``example`` is what it should look like.
+    """
+    try:
+        values = from_json(line)
+    except ValueError as error:
+        raise DataError(f"{where}: not JSON ({error})", hint=f"one JSON object a line: {example}") from None
+    if not isinstance(values, dict):
+        raise DataError(f"{where}: not a JSON object", hint=f"a line is for example {example}")
+    if "\\u" in line:
+        try:
+            json.dumps(values, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            hint = "\\ud800 to \\udfff stand in pairs alone"
+            raise DataError(f"{where}: an escape of half a character", hint=hint) from None
+    return values
+
+
 def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence]:
     """Yield a sentence for every line that is not blank, a JSON object each.
 
     Raises:
         DataError: a line is no JSON object, or lacks a key, or has a value of another type; the message names it.
     """
-
-    def value(values: dict[str, Any], key: str, role: str) -> Any:
-        if key not in values:
-            keys = ", ".join(sorted(values)) or "none"
-            raise DataError(f"{where}: no key {key!r}", hint=f"there are: {keys}; set data.jsonl.{role}")
-        return values[key]
-
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         where = f"{name}:{number}"
-        try:
-            values = from_json(line)
-        except ValueError as error:
-            raise DataError(f"{where}: not JSON ({error})", hint="one object a line") from None
-        if "\\u" in line:
-            try:
-                json.dumps(values, ensure_ascii=False).encode()
-            except UnicodeEncodeError:
-                hint = "\\ud800 to \\udfff stand in pairs alone"
-                raise DataError(f"{where}: an escape of half a character", hint=hint) from None
-        if not isinstance(values, dict):
-            raise DataError(f"{where}: not a JSON object", hint='a line is for example {"text": "...", "label": "..."}')
-        text, label = value(values, keys.text, "text"), value(values, keys.label, "label")
+        values = json_object(line, where, '{"text": "...", "label": "..."}')
+        for key, role in ((keys.text, "text"), (keys.label, "label")):
+            if key not in values:
+                there = ", ".join(sorted(values)) or "none"
+                raise DataError(f"{where}: no key {key!r}", hint=f"there are: {there}; set data.jsonl.{role}")
+        text, label = values[keys.text], values[keys.label]
         are_words = isinstance(text, list) and all(isinstance(word, str) and word.strip() for word in text)
         if not (are_words or isinstance(text, str)):
             raise DataError(f"{where}: {keys.text} is neither text nor a list of words", hint="see data.jsonl")

@@ -10,10 +10,10 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -100,6 +100,12 @@ class Vocabulary(ABC):
 
     size: int
     """The number of ids, specials included."""
+    counts: Mapping[str, int]
+    """How often each word, normalised, occurs in the training file."""
+    lowercase: bool = False
+    """Whether words are looked up and counted in lower case."""
+    digits: bool = False
+    """Whether every number is looked up and counted as `N`."""
     PAD: int = PAD
     UNKNOWN: int = UNKNOWN
     MASK: int = MASK
@@ -141,16 +147,16 @@ class Vocabulary(ABC):
         """Return the word or piece of an id (0 <= id < size)."""
 
     @abstractmethod
-    def normalise(self, word: str) -> str:
-        """Return the word as it is looked up and counted."""
-
-    @abstractmethod
-    def frequency(self, word: str) -> int:
-        """Return how often the word, after normalisation, occurs in the training file; 0 for an unknown word."""
-
-    @abstractmethod
     def save(self, folder: Path) -> None:
         """Write the vocabulary's files into an existing folder."""
+
+    def normalise(self, word: str) -> str:
+        """Return the word as it is looked up and counted."""
+        return normalise(word, lowercase=self.lowercase, digits=self.digits)
+
+    def frequency(self, word: str) -> int:
+        """Return how often the word, after normalisation, occurs in the training file; 0 for an unknown word."""
+        return self.counts.get(self.normalise(word), 0)
 
     def reads(self, word: str) -> bool:  # noqa: ARG002
         """Return whether a word has an id, known or not."""
@@ -229,23 +235,17 @@ def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> st
 
 def count_words(sentences: Sentences, *, lowercase: bool = False, digits: bool = False) -> Counter[str]:
     """Count the words after the options of a vocabulary; the sentences are read once."""
-    raw: Counter[str] = Counter()
-    if isinstance(sentences, Counter):
-        raw = sentences
-    else:
-        for words in sentences:
-            raw.update(words)
-    if not lowercase and not digits:
-        return Counter(raw)
+    raw = sentences if isinstance(sentences, Counter) else Counter(chain.from_iterable(sentences))
     counts: Counter[str] = Counter()
     for word, count in raw.items():
         counts[normalise(word, lowercase=lowercase, digits=digits)] += count
     return counts
 
 
-def ordered(counts: Counter[str]) -> list[tuple[str, int]]:
+def ordered(counts: Counter[str], without: Collection[str] = SPECIALS) -> dict[str, int]:
     """Return words with their counts by falling count, equal counts alphabetically, without the specials' names."""
-    return sorted(((w, n) for w, n in counts.items() if w not in SPECIALS), key=lambda item: (-item[1], item[0]))
+    items = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {word: count for word, count in items if word not in without}
 
 
 # --- vocabulary.json --------------------------------------------------------------------------------------------------
@@ -273,9 +273,9 @@ class Saved(NamedTuple):
     enclosed: bool = False
     """Whether `<cls>` and `<sep>` stand around every sentence."""
 
-    def options_of(self, kind: type[Form]) -> Form:
-        """Return the options in the form of their kind; run it within :func:`reading`."""
-        return _conforming(kind, self.options, "options.")
+    def options_of(self, kind: type[Form]) -> dict[str, Any]:
+        """Return the options by name, in the form of their kind; run it within :func:`reading`."""
+        return dict(_conforming(kind, self.options, "options."))
 
     @property
     def count_of(self) -> dict[str, int]:
@@ -284,8 +284,9 @@ class Saved(NamedTuple):
 
 
 def write_saved(folder: Path, saved: Saved) -> None:
-    """Write ``vocabulary.json``."""
-    content = {"format": 1, **saved._asdict()}
+    """Write ``vocabulary.json``, without options that are None."""
+    content: dict[str, Any] = {"format": 1, **saved._asdict()}
+    content["options"] = {name: value for name, value in saved.options.items() if value is not None}
     if not saved.enclosed:
         del content["enclosed"]
     text = json.dumps(content, ensure_ascii=False, indent=0)

@@ -19,6 +19,7 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise, repeat
 from pathlib import Path
 
@@ -62,9 +63,8 @@ class Pieces(Vocabulary):
 
     def __init__(self, counts: Mapping[str, int], *, lowercase: bool) -> None:
         """``counts``: training counts of whole words, normalised."""
-        self.counts = dict(counts)
-        self.lowercase = lowercase
-        self._pieces: dict[str, list[int]] = {}
+        self.counts, self.lowercase = dict(counts), lowercase
+        self._segment = lru_cache(CACHE_SIZE)(self._ids_of)
 
     def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         """Return the ids of all pieces, and the position of each word's first piece; there are no extra words."""
@@ -80,12 +80,6 @@ class Pieces(Vocabulary):
             offsets += [(start + begin, start + stop) for begin, stop in self._spans(text[start:end])]
         return EncodedText(ids, offsets, [0] * len(ids))
 
-    def normalise(self, word: str) -> str:
-        return normalise(word, lowercase=self.lowercase)
-
-    def frequency(self, word: str) -> int:
-        return self.counts.get(self.normalise(word), 0)
-
     @abstractmethod
     def _divide(self, word: str) -> list[int]:
         """Return the ids of a normalised word."""
@@ -94,15 +88,9 @@ class Pieces(Vocabulary):
     def _lengths(self, word: str) -> Iterable[int]:
         """Return the number of characters of each piece of a normalised word, without a blank."""
 
-    def _segment(self, word: str) -> list[int]:
-        pieces = self._pieces.get(word)
-        if pieces is None:
-            normal = self.normalise(word)
-            pieces = (self._divide(normal) if _divisible(normal) else []) or [UNKNOWN]
-            if len(self._pieces) >= CACHE_SIZE:
-                self._pieces.clear()
-            self._pieces[word] = pieces
-        return pieces
+    def _ids_of(self, word: str) -> list[int]:
+        normal = self.normalise(word)
+        return (self._divide(normal) if _divisible(normal) else []) or [UNKNOWN]
 
     def _spans(self, word: str) -> list[tuple[int, int]]:
         """Return the characters ``[begin, end)`` of each piece in the word as it is written."""
@@ -149,7 +137,7 @@ class Characters(Pieces):
 
     def save(self, folder: Path) -> None:
         options = {"lowercase": self.lowercase, "characters": self.characters}
-        write_saved(folder, Saved("char", options, list(self.counts), list(self.counts.values())))
+        write_saved(folder, Saved("char", options, [*self.counts], [*self.counts.values()]))
 
     def _divide(self, word: str) -> list[int]:
         ids = [self._within.get(character, UNKNOWN) for character in word]
@@ -171,12 +159,12 @@ def build_characters(section: CharacterVocabulary, sentences: Sentences) -> Char
     Raises:
         DataError: there is none.
     """
-    of_words = dict(ordered(count_words(sentences, lowercase=section.lowercase)))
+    of_words = ordered(count_words(sentences, lowercase=section.lowercase))
     of_characters: Counter[str] = Counter()
     for word, count in of_words.items():
         for character in word:
             of_characters[character] += count
-    frequent = [character for character, count in ordered(of_characters) if count >= section.min_count]
+    frequent = [character for character, count in ordered(of_characters).items() if count >= section.min_count]
     if not frequent:
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training character is frequent enough", hint=hint)
@@ -185,7 +173,7 @@ def build_characters(section: CharacterVocabulary, sentences: Sentences) -> Char
 
 def load_characters(folder: Path, saved: Saved) -> Characters:  # noqa: ARG001
     """Load the characters that ``save`` wrote."""
-    return Characters(counts=saved.count_of, **dict(saved.options_of(_CharacterOptions)))
+    return Characters(counts=saved.count_of, **saved.options_of(_CharacterOptions))
 
 
 # --- sentencepiece ----------------------------------------------------------------------------------------------------
@@ -210,7 +198,7 @@ class Subwords(Pieces):
     def save(self, folder: Path) -> None:
         (folder / SUBWORDS_FILE).write_bytes(self.model)
         options = {"lowercase": self.lowercase}
-        write_saved(folder, Saved("sentencepiece", options, list(self.counts), list(self.counts.values())))
+        write_saved(folder, Saved("sentencepiece", options, [*self.counts], [*self.counts.values()]))
 
     def _divide(self, word: str) -> list[int]:
         ids: list[int] = self._processor.encode(valid(word))  # a lone `▁` has none
@@ -278,18 +266,15 @@ def build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]
             raise
         if not counts:
             raise DataError("no word to train sentencepiece on", hint="give a larger training file") from None
-        raise _size_error(section, str(error)) from None
-    return Subwords(model.getvalue(), dict(ordered(counts)), lowercase=section.lowercase)
-
-
-def _size_error(section: SubwordVocabulary, message: str) -> RecipeError:
-    if largest := _TOO_LARGE.search(message):
-        hint = f"set data.vocabulary.size={largest[1]} or less, or use kind: words"
-        return RecipeError(f"data.vocabulary.size: {section.size} pieces are too many for this corpus", hint=hint)
-    if smallest := _TOO_SMALL.search(message):
-        hint = f"set data.vocabulary.size={smallest[1]} or more"
-        return RecipeError(f"data.vocabulary.size: {section.size} pieces are fewer than the characters", hint=hint)
-    return RecipeError(f"sentencepiece cannot be trained: {message}", hint="try another data.vocabulary.size")
+        message, hint = f"sentencepiece cannot be trained: {error}", "try another data.vocabulary.size"
+        if largest := _TOO_LARGE.search(str(error)):
+            message = f"data.vocabulary.size: {section.size} pieces are too many for this corpus"
+            hint = f"set data.vocabulary.size={largest[1]} or less, or use kind: words"
+        elif smallest := _TOO_SMALL.search(str(error)):
+            message = f"data.vocabulary.size: {section.size} pieces are fewer than the characters"
+            hint = f"set data.vocabulary.size={smallest[1]} or more"
+        raise RecipeError(message, hint=hint) from None
+    return Subwords(model.getvalue(), ordered(counts), lowercase=section.lowercase)
 
 
 def load_subwords(folder: Path, saved: Saved) -> Subwords:
@@ -303,7 +288,7 @@ def load_subwords(folder: Path, saved: Saved) -> Subwords:
         content = regular.read_bytes(path)
         if not content:  # for sentencepiece a model that is given later
             raise ValueError("no bytes")
-        subwords = Subwords(content, saved.count_of, lowercase=saved.options_of(_SubwordOptions).lowercase)
+        subwords = Subwords(content, saved.count_of, **saved.options_of(_SubwordOptions))
         if [subwords.decode(id) for id in range(subwords.size)][: len(SPECIALS)] != list(SPECIALS):  # each is UTF-8
             raise ValueError(f"the first pieces are not {', '.join(SPECIALS)}")
         subwords._divide("a")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby, product
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -31,19 +32,14 @@ class HashedFeatures:
     """The feature rows of words, as ``data.vocabulary.features`` of a recipe describes them."""
 
     def __init__(self, section: WordFeatures) -> None:
-        """``size``: the number of rows of the table."""
-        self.section, self.size = section, section.rows
-        self._rows: dict[str, tuple[int, ...]] = {}
+        self.section = section
+        self.size = section.rows
+        """The number of rows of the table."""
+        self.rows = lru_cache(_CACHE_SIZE)(self._rows_of)
+        """Returns the rows of a word as it is written, a tuple of numbers from 0 to ``size - 1``."""
 
-    def rows(self, word: str) -> tuple[int, ...]:
-        """Return the rows of a word as it is written; each number is at least 0 and less than ``size``."""
-        rows = self._rows.get(word)
-        if rows is None:
-            rows = tuple(crc32(name.encode("utf-8", "surrogatepass")) % self.size for name in self.names(word))
-            if len(self._rows) >= _CACHE_SIZE:
-                self._rows.clear()
-            self._rows[word] = rows
-        return rows
+    def _rows_of(self, word: str) -> tuple[int, ...]:
+        return tuple(crc32(name.encode("utf-8", "surrogatepass")) % self.size for name in self.names(word))
 
     def names(self, word: str) -> Iterator[str]:
         """Yield the features of a word as text. The whole word counts as its own prefix and suffix."""

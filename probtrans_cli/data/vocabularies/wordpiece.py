@@ -21,6 +21,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from probtrans_cli.data.vocabularies.base import (
     count_words,
     joined,
     no_extra_word,
+    ordered,
     write_saved,
 )
 from probtrans_cli.data.vocabularies.spelling import HashedFeatures
@@ -61,7 +63,7 @@ from probtrans_cli.data.vocabularies.wordpiece_files import (
     read_json,
     read_pieces,
 )
-from probtrans_cli.errors import CheckpointError, DataError, RecipeError, UsageError
+from probtrans_cli.errors import CheckpointError, DataError, RecipeError
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.base import PositiveInt
 from probtrans_cli.recipe.data import WordFeatures, WordPieceVocabulary
@@ -101,6 +103,7 @@ class WordPieces(EnclosingVocabulary):
         """
         self.pieces = list(pieces)
         self.options = options or Options()
+        self.lowercase = self.options.lowercase
         self.counts = dict(counts or {})
         self.features = None if features is None else HashedFeatures(features)
         self.size = max(rows or 0, len(self.pieces))
@@ -118,7 +121,7 @@ class WordPieces(EnclosingVocabulary):
         tokens |= {token.content: token for token in self.options.added}
         self._text = _tokenizer(self._ids, self.options, tokens.values())
         self._words = _tokenizer(self._ids, self.options, self.options.further)  # a corpus's `[MASK]` is three pieces
-        self._cache: dict[str, list[int]] = {}
+        self._segment = lru_cache(CACHE_SIZE)(self._ids_of)
 
     def encode_text(self, text: str, second: str | None = None) -> EncodedText:
         """Return the ids of `[CLS]` text `[SEP]`, or of `[CLS]` text `[SEP]` second `[SEP]`.
@@ -143,12 +146,6 @@ class WordPieces(EnclosingVocabulary):
     def decode(self, id: int) -> str:
         """Return the piece of an id (0 <= id < size); empty where the model's table is longer than the vocabulary."""
         return self.pieces[id] if id < len(self.pieces) else ""
-
-    def frequency(self, word: str) -> int:
-        return self.counts.get(self.normalise(word), 0)
-
-    def normalise(self, word: str) -> str:
-        return word.lower() if self.options.lowercase else word
 
     def files(self, longest: int | None = None) -> dict[str, str]:
         """Return the content of ``vocab.txt``, ``tokenizer_config.json`` and ``tokenizer.json``.
@@ -177,19 +174,12 @@ class WordPieces(EnclosingVocabulary):
     def save(self, folder: Path) -> None:
         for name, text in self.files().items():
             (folder / name).write_bytes(text.encode())
-        options: dict[str, Any] = {"rows": self.size}
-        if self.features is not None:
-            options["features"] = self.features.section.model_dump(mode="json")
-        write_saved(folder, Saved("wordpiece", options, list(self.counts), list(self.counts.values())))
+        features = None if self.features is None else self.features.section.model_dump(mode="json")
+        options = {"rows": self.size, "features": features}
+        write_saved(folder, Saved("wordpiece", options, [*self.counts], [*self.counts.values()]))
 
-    def _segment(self, word: str) -> list[int]:
-        pieces = self._cache.get(word)
-        if pieces is None:
-            pieces = self._words.encode(valid(word), add_special_tokens=False).ids or [self.UNKNOWN]
-            if len(self._cache) >= CACHE_SIZE:
-                self._cache.clear()
-            self._cache[word] = pieces
-        return pieces
+    def _ids_of(self, word: str) -> list[int]:
+        return self._words.encode(valid(word), add_special_tokens=False).ids or [self.UNKNOWN]
 
 
 def _tokenizer(ids: Mapping[str, int], options: Options, added: Collection[AddedToken]) -> Tokenizer:
@@ -199,18 +189,16 @@ def _tokenizer(ids: Mapping[str, int], options: Options, added: Collection[Added
         DataError: the package, and so `transformers`, gives an added token another id than ``ids`` has, or takes one of
             two by chance.
     """
-    try:
-        from tokenizers import AddedToken as PackageToken  # noqa: PLC0415  (an extra)
-        from tokenizers import Tokenizer, decoders, models  # noqa: PLC0415
-        from tokenizers.processors import TemplateProcessing  # noqa: PLC0415
-    except ImportError:
-        hint = "pip install 'probtrans[hf]'"
-        raise UsageError("a vocabulary of kind wordpiece needs the package tokenizers", hint=hint) from None
+    normalizer, cutter = division(options)
+    from tokenizers import AddedToken as PackageToken  # noqa: PLC0415  (an extra)
+    from tokenizers import Tokenizer, decoders, models  # noqa: PLC0415
+    from tokenizers.processors import TemplateProcessing  # noqa: PLC0415
+
     unlisted = {token.content for token in options.added if not token.listed}
     listed = {piece: id for piece, id in ids.items() if piece not in unlisted}
     model = models.WordPiece(listed, unk_token=options.unknown, max_input_chars_per_word=LONGEST_WORD)
     tokenizer = Tokenizer(model)
-    tokenizer.normalizer, tokenizer.pre_tokenizer = division(options)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, cutter
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     cleaned: dict[str, str] = {}
     for content in (token.content for token in added if token.normalized):
@@ -301,8 +289,7 @@ class _SavedOptions(SavedOptions):
 
 def load_wordpieces(folder: Path, saved: Saved) -> WordPieces:
     """Load the pieces that ``save`` wrote."""
-    options = saved.options_of(_SavedOptions)
-    return read_wordpieces(folder, counts=saved.count_of, rows=options.rows, features=options.features)
+    return read_wordpieces(folder, counts=saved.count_of, **saved.options_of(_SavedOptions))
 
 
 # --- the vocabulary of a recipe: read from a folder, or trained -------------------------------------------------------
@@ -348,7 +335,7 @@ def build_wordpieces(section: WordPieceVocabulary, sentences: Sentences, extra: 
     if missing := [name for name in names if name not in pieces]:
         hint = f"data.grid.extra_words=[] does without extra words; or add {missing[0]} to the vocabulary"
         raise DataError(f"{folder}: the vocabulary has no piece {missing[0]} for an extra word", hint=hint)
-    vocabulary.counts = _normalised_counts(count_words(sentences), vocabulary)
+    vocabulary.counts = ordered(count_words(sentences, lowercase=options.lowercase), without=())
     return vocabulary
 
 
@@ -380,13 +367,6 @@ def _model_of(folder: Path) -> tuple[dict[str, Any], int | None]:
     return content, rows if isinstance(rows, int) else None
 
 
-def _normalised_counts(raw: Mapping[str, int], vocabulary: WordPieces) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for word, count in raw.items():
-        counts[vocabulary.normalise(word)] += count
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
 def train_wordpieces(
     sentences: Sentences,
     size: int,
@@ -405,10 +385,11 @@ def train_wordpieces(
         UsageError: the package `tokenizers` is not installed.
     """
     options = options or Options()
-    bare = WordPieces(options.specials, options)
+    normalizer, cutter = division(options)
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: PLC0415  (an extra)
+
     counts = count_words(sentences)
     names = extra_words(extra)
-    normalizer, cutter = division(options)
     parts: Counter[str] = Counter()  # of words, which are cleaned, and cut at punctuation
     for word, count in counts.items():
         if word not in names:
@@ -424,12 +405,6 @@ def train_wordpieces(
     if len(start) > size:
         hint = f"set data.vocabulary.size={len(start)} or more"
         raise RecipeError(f"data.vocabulary.size: {size} pieces are fewer than the characters", hint=hint)
-    pieces = _merged(parts, size, start)
-    return WordPieces(pieces, options, counts=_normalised_counts(counts, bare), features=features)
-
-
-def _merged(parts: Mapping[str, int], size: int, start: Sequence[str]) -> list[str]:
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: PLC0415  (an extra)
 
     def lines() -> Iterator[str]:
         for part in sorted(parts):
@@ -437,10 +412,11 @@ def _merged(parts: Mapping[str, int], size: int, start: Sequence[str]) -> list[s
                 yield " ".join([part] * min(_LINE_WORDS, parts[part] - begin))
 
     trainer = trainers.WordPieceTrainer(
-        vocab_size=size, min_frequency=2, special_tokens=list(start), limit_alphabet=len(start), show_progress=False
+        vocab_size=size, min_frequency=2, special_tokens=start, limit_alphabet=len(start), show_progress=False
     )
-    learner = Tokenizer(models.WordPiece(unk_token=start[1]))
+    learner = Tokenizer(models.WordPiece(unk_token=options.unknown))
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     learner.train_from_iterator(lines(), trainer)
     ids = learner.get_vocab()
-    return sorted(ids, key=ids.__getitem__)
+    normalised = ordered(count_words(counts, lowercase=options.lowercase), without=())
+    return WordPieces(sorted(ids, key=ids.__getitem__), options, counts=normalised, features=features)

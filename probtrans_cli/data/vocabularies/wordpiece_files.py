@@ -14,12 +14,12 @@ A token that `vocab.txt` has, too, has the id of its line. The others' ids go on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from probtrans_cli.errors import DataError
+from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.folders import regular
 from probtrans_cli.text import from_json
 
@@ -103,9 +103,16 @@ class Options:
 
 
 def division(options: Options) -> tuple[Any, Any]:
-    """Return what cleans text, and what cuts it before pieces are looked for."""
-    from tokenizers import normalizers, pre_tokenizers  # noqa: PLC0415  (an extra)
+    """Return what cleans text, and what cuts it before pieces are looked for.
 
+    Raises:
+        UsageError: the package `tokenizers` is not installed.
+    """
+    try:
+        from tokenizers import normalizers, pre_tokenizers  # noqa: PLC0415  (an extra)
+    except ImportError:
+        hint = "pip install 'probtrans[hf]'"
+        raise UsageError("a vocabulary of kind wordpiece needs the package tokenizers", hint=hint) from None
     cleaned = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=options.split_chinese,
@@ -237,13 +244,15 @@ def declared_tokens(contents: Mapping[str, Any], folder: Path, specials: Sequenc
         DataError: a file has another form, or two files contradict each other.
     """
     config, old = contents.get(OPTIONS_FILE, {}), contents.get(OLD_SPECIALS_FILE, {})
-    path, old_path = folder / OPTIONS_FILE, folder / OLD_SPECIALS_FILE
-    serialized = []
-    tokenizer = contents.get(TOKENIZER_FILE, {})
-    for value in _listed(tokenizer.get("added_tokens"), folder / TOKENIZER_FILE, "added_tokens"):
-        token = _token(value, folder / TOKENIZER_FILE, special=False)
-        id = value.get("id") if isinstance(value, dict) else None
-        serialized.append(_with_id(token, id, folder / TOKENIZER_FILE))
+    path, old_path, tokenizer_path = folder / OPTIONS_FILE, folder / OLD_SPECIALS_FILE, folder / TOKENIZER_FILE
+    serialized = [
+        _with_id(
+            _token(value, tokenizer_path, special=False),
+            value.get("id") if isinstance(value, dict) else None,
+            tokenizer_path,
+        )
+        for value in _listed(contents.get(TOKENIZER_FILE, {}).get("added_tokens"), tokenizer_path, "added_tokens")
+    ]
     decoder = config.get("added_tokens_decoder")
     extra_key = "extra_special_tokens" if config.get("extra_special_tokens") else "additional_special_tokens"
     named, extra = _named(config, path), _nameless(config, extra_key, path)
@@ -262,10 +271,8 @@ def declared_tokens(contents: Mapping[str, Any], folder: Path, specials: Sequenc
         plain, plain_path = contents.get(OLD_ADDED_FILE, {}), folder / OLD_ADDED_FILE
         if not isinstance(plain, dict):
             raise DataError(f"{plain_path}: not an object of ids by token", hint=_AGAIN)
-        by_id = [
-            _with_id(_token(content, plain_path, special=content in special), id, plain_path)
-            for content, id in plain.items()
-        ] + serialized
+        tokens = ((_token(content, plain_path, special=content in special), id) for content, id in plain.items())
+        by_id = [*(_with_id(token, id, plain_path) for token, id in tokens), *serialized]
         extra = [*extra, *old_extra] or _nameless(old, "additional_special_tokens", old_path)
     return [*sorted(by_id, key=lambda declared: declared.id or 0), *named, *extra]
 
@@ -277,7 +284,7 @@ def _token(value: Any, path: Path, *, special: bool = True) -> AddedToken:
     content = value.get("content") if isinstance(value, dict) else None
     if not isinstance(content, str) or not content:
         raise DataError(f"{path}: an added token is {value!r}", hint="it takes text, or an object with its content")
-    flags = {name: value.get(name, False) for name in FLAGS if name != "normalized"}
+    flags = {name: value.get(name, False) for name in FLAGS}
     flags["special"] = value.get("special", special)
     flags["normalized"] = value.get("normalized", not flags["special"])
     for name, flag in flags.items():
@@ -300,28 +307,23 @@ def _named(options: Mapping[str, Any], path: Path) -> list[Declared]:
     by_key |= {key: value for key, value in options.items() if key.endswith("_token") and isinstance(value, str)}
     more = options.get("extra_special_tokens")
     by_key |= more if isinstance(more, dict) else {}
-    named = [
-        Declared(_token(value, path), None, path, optional=True)
-        for key, value in by_key.items()
-        if value is not None and key not in _SPECIAL_KEYS
+    values = [value for key, value in by_key.items() if value is not None and key not in _SPECIAL_KEYS]
+    searched = [{**options[key], "special": True} for key in _SPECIAL_KEYS if isinstance(options.get(key), dict)]
+    return [
+        *(Declared(_token(value, path), None, path, optional=True) for value in values),
+        *(Declared(_token(value, path), None, path) for value in searched),
     ]
-    for key in _SPECIAL_KEYS:
-        if isinstance(options.get(key), dict):
-            named.append(Declared(_token({**options[key], "special": True}, path), None, path))
-    return named
 
 
 def _nameless(options: Mapping[str, Any], key: str, path: Path) -> list[Declared]:
-    value = options.get(key)
-    return (
-        [] if isinstance(value, dict) else [Declared(_token(it, path), None, path) for it in _listed(value, path, key)]
-    )
+    values = () if isinstance(options.get(key), dict) else _listed(options.get(key), path, key)
+    return [Declared(_token(value, path), None, path) for value in values]
 
 
-def _listed(value: Any, path: Path, key: str) -> Iterator[Any]:
+def _listed(value: Any, path: Path, key: str) -> Sequence[Any]:
     if not isinstance(value or (), list | tuple):
         raise DataError(f"{path}: {key} is {value!r}", hint="it takes a list of tokens")
-    yield from value or ()
+    return value or ()
 
 
 def placed(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, compress
 from pathlib import Path
-from typing import Any
 
 from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.tokens import token_spans
@@ -21,7 +20,6 @@ from probtrans_cli.data.vocabularies.base import (
     Vocabulary,
     count_words,
     no_extra_word,
-    normalise,
     ordered,
     write_saved,
 )
@@ -59,7 +57,7 @@ class Words(Vocabulary):
         """
         self.words = list(words)
         self.size = len(SPECIALS) + len(words)
-        self.counts = self.entry_counts = list(counts)
+        self.entry_counts = list(counts)
         self.lowercase = lowercase
         self.digits = digits
         self.features = None if features is None else HashedFeatures(features)
@@ -67,6 +65,7 @@ class Words(Vocabulary):
         self.divides = self.omits = omitted is not None
         self._ids = {word: id for id, word in enumerate(self.words, start=len(SPECIALS))}
         self._extra = {word: self._ids.pop(word) for word in self.words[len(words) - extra :]}
+        self.counts = dict(zip(self._ids, self.entry_counts, strict=False)) | dict(omitted or {})
 
     def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         """Return one id for each word that is read. A word that is not read has the position of the word before it that
@@ -96,22 +95,20 @@ class Words(Vocabulary):
         return SPECIALS[id] if id < len(SPECIALS) else self.words[id - len(SPECIALS)]
 
     def frequency(self, word: str) -> int:
-        normal = self.normalise(word)
-        id = self._ids.get(normal, self._extra.get(word))
-        return (self.omitted or {}).get(normal, 0) if id is None else self.counts[id - len(SPECIALS)]
+        count = self.counts.get(self.normalise(word))
+        if count is None and word in self._extra:
+            return self.entry_counts[self._extra[word] - len(SPECIALS)]
+        return count or 0
 
     def save(self, folder: Path) -> None:
-        options: dict[str, Any] = {"lowercase": self.lowercase, "digits": self.digits}
-        if self.features is not None:
-            options["features"] = self.features.section.model_dump(mode="json")
-        if self.omitted is not None:
-            options["omitted"] = self.omitted
-        if self._extra:
-            options["extra"] = len(self._extra)
-        write_saved(folder, Saved("words", options, self.words, self.counts))
-
-    def normalise(self, word: str) -> str:
-        return normalise(word, lowercase=self.lowercase, digits=self.digits)
+        options = {
+            "lowercase": self.lowercase,
+            "digits": self.digits,
+            "features": None if self.features is None else self.features.section.model_dump(mode="json"),
+            "omitted": self.omitted,
+            "extra": len(self._extra) or None,
+        }
+        write_saved(folder, Saved("words", options, self.words, self.entry_counts))
 
 
 class _Options(SavedOptions):
@@ -138,25 +135,25 @@ def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -
     Raises:
         DataError: no word is frequent enough.
     """
+    assert not (extra and isinstance(sentences, Counter)), "counts do not tell which words are the extra ones"
     number = 0
 
-    def without_extra(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    def texts() -> Iterator[Sequence[str]]:
         nonlocal number
         for words in sentences:
             number += 1
             yield words[: len(words) - extra]
 
-    assert not (extra and isinstance(sentences, Counter)), "counts do not tell which words are the extra ones"
-    texts = sentences if isinstance(sentences, Counter) else without_extra(sentences)
-    counts = count_words(texts, lowercase=section.lowercase, digits=section.digits)
+    raw = sentences if isinstance(sentences, Counter) else texts()
+    counts = count_words(raw, lowercase=section.lowercase, digits=section.digits)
     names = extra_words(extra)
     for name in names:  # a word of a text that is spelled so is unknown
         counts.pop(name, None)
     omitted: dict[str, int] | None = None
     if not section.punctuation:
-        omitted = {word: count for word, count in ordered(counts) if not is_word(word)}
+        omitted = {word: count for word, count in ordered(counts).items() if not is_word(word)}
         counts -= Counter(omitted)
-    frequent = [(word, count) for word, count in ordered(counts) if count >= section.min_count][: section.max_size]
+    frequent = [item for item in ordered(counts).items() if item[1] >= section.min_count][: section.max_size]
     if not frequent:
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training word is frequent enough", hint=hint)
@@ -173,4 +170,4 @@ def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -
 
 def load_words(folder: Path, saved: Saved) -> Words:  # noqa: ARG001
     """Load the words that ``save`` wrote."""
-    return Words(saved.words, saved.counts, **dict(saved.options_of(_Options)))
+    return Words(saved.words, saved.counts, **saved.options_of(_Options))
