@@ -38,7 +38,6 @@ from probtrans_cli.data.blocks import (
     in_file,
     lines_of,
     require_unchanged,
-    total,
 )
 from probtrans_cli.data.files import display_name
 from probtrans_cli.data.processes import FEWER, Pool
@@ -202,7 +201,7 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
         if repeated := [name for name, times in names.items() if times > 1]:
             console.log(f"named more than once, so parsed as often: {first_of(repeated)}")
         unread: Counter[str] = Counter()
-        work = console.Work(total([blocks[number - 1] for number in missing]), "parsing")
+        work = console.Work(sum(blocks[number - 1].size for number in missing), "parsing")
         for number in _attempted(request, job, blocks, missing):
             work.advance(blocks[number - 1].size)
             if job.is_done(number):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.streams import faults_of
-from probtrans_cli.data.codecs.grids import MOST_ROWS
 from probtrans_cli.data.corpus.tally import RowCounts
 from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.data.sentence import MOST_ROWS
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.openie.coordination_files import read_coordinated
 from probtrans_cli.openie.corpora import places_of, read_file

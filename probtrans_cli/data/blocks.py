@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -187,8 +187,3 @@ def in_file(block: Block, ends: Ends, message: str) -> str:
         return message
     name = display_name(block.path)
     return re.sub(re.escape(name) + r":(\d+)", lambda line: f"{name}:{int(line[1]) + before}", message)
-
-
-def total(blocks: Sequence[Block]) -> int:
-    """Return the bytes of some blocks."""
-    return sum(block.size for block in blocks)

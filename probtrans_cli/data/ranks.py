@@ -3,6 +3,7 @@
 A process has a *rank*, a number from 0; the number of all processes is the *world*. Here is the process that is alone,
 which does all of the work; several processes are a :class:`probtrans_cli.training.group.Group`. Imports no torch.
 """
+# ruff: noqa: ARG002  (a process that is alone waits for nobody)
 
 from __future__ import annotations
 
@@ -32,10 +33,6 @@ class Ranks:
     local: int | None = None
     """The number of this process on its machine, and of its GPU; None: it may choose."""
 
-    def start(self, section: Runtime) -> None:
-        """Get ready to exchange tensors, as the first run says."""
-        del section
-
     @property
     def first(self) -> bool:
         """Whether this is the process that speaks, writes and draws."""
@@ -46,65 +43,64 @@ class Ranks:
         """Its name in messages; empty for a process that is alone."""
         return "" if self.world == 1 else f"rank {self.rank} of {self.world}"
 
+    # --- life: what several processes do at these moments ---
+
+    def start(self, section: Runtime) -> None:
+        """Get ready to exchange tensors, as the first run says."""
+
+    def of_run(self, run: str, note: Callable[[ProbtransError], None]) -> None:
+        """Note which run is trained, and how to record that another process has ended it."""
+
+    def at(self, purpose: str) -> None:
+        """Note what this process does, for the message if others wait for it in vain."""
+
+    def signalled(self) -> None:
+        """Note that a signal asks to stop."""
+
+    def claim(self) -> None:
+        """Be the process that reports the error."""
+
+    def again(self, run: str) -> str:
+        """Return the advice to the user when a run has been stopped."""
+        return f"continue with: probtrans train {run} --resume"
+
+    # --- waiting ---
+
+    def meet(self, purpose: str) -> None:
+        """Wait until all processes call this."""
+
+    def done(self, name: str, answer: str = "") -> None:
+        """Let the processes go on that wait for this event, by its name."""
+
+    def wait_for_first(self, name: str) -> str:
+        """Wait until the first process is done with something, and return its answer."""
+        return ""
+
+    def waiting(self, purpose: str, *, really: bool = True) -> AbstractContextManager[None]:
+        """Enter around code that waits for the other processes; ``really=False``: it does not wait this time."""
+        return nullcontext()
+
+    # --- results ---
+
     def share(self, items: Sequence[T]) -> Sequence[T]:
         """Return the items of this process: the k-th is that of the rank ``k mod world``."""
         return items[self.rank :: self.world]
 
     def total(self, value: Tensor, purpose: str) -> Tensor:
         """Sum a tensor over all processes, in place."""
-        del purpose
         return value
 
     def largest(self, number: int, purpose: str) -> int:
         """Return the largest of the processes' numbers."""
-        del purpose
         return number
 
     def exchanged(self, content: bytes, purpose: str) -> list[bytes]:
         """Return the content of every process, by rank."""
-        del purpose
         return [content]
 
     def of_first(self, content: bytes, purpose: str) -> bytes:
         """Return the content of the first process."""
-        del purpose
         return content
-
-    def meet(self, purpose: str) -> None:
-        """Wait until all processes call this."""
-        del purpose
-
-    def done(self, name: str, answer: str = "") -> None:
-        """Let the processes go on that wait for this event, by its name."""
-        del name, answer
-
-    def wait_for_first(self, name: str) -> str:
-        """Wait until the first process is done with something, and return its answer."""
-        del name
-        return ""
-
-    def of_run(self, run: str, note: Callable[[ProbtransError], None]) -> None:
-        """Note which run is trained, and how to record that another process has ended it."""
-        del run, note
-
-    def again(self, run: str) -> str:
-        """Return the advice to the user when a run has been stopped."""
-        return f"continue with: probtrans train {run} --resume"
-
-    def at(self, purpose: str) -> None:
-        """Note what this process does, for the message if others wait for it in vain."""
-        del purpose
-
-    def signalled(self) -> None:
-        """Note that a signal asks to stop."""
-
-    def waiting(self, purpose: str, *, really: bool = True) -> AbstractContextManager[None]:
-        """Enter around code that waits for the other processes; ``really=False``: it does not wait this time."""
-        del purpose, really
-        return nullcontext()
-
-    def claim(self) -> None:
-        """Be the process that reports the error."""
 
     def together(self, arrays: Mapping[str, np.ndarray], purpose: str) -> list[Mapping[str, np.ndarray]]:
         """Return the arrays of every process, by rank."""
@@ -129,19 +125,17 @@ class Ranks:
         """Sum counts over all processes; the sums are the same to the bit in each."""
         if self.world == 1:
             return counts
+
+        def hashable(key: Any) -> Hashable:  # JSON has lists for tuples
+            return tuple(map(hashable, key)) if isinstance(key, list) else key
+
         # Numbers of numpy become those of Python.
-        items = [[key, value] for key, value in counts.items()]
-        content = json.dumps(items, default=lambda value: value.item()).encode()
+        content = json.dumps([[key, value] for key, value in counts.items()], default=lambda value: value.item())
         sums: dict[Hashable, float] = {}
-        for part in self.exchanged(content, purpose):
+        for part in self.exchanged(content.encode(), purpose):
             for key, value in from_json(part):
-                key = _hashable(key)  # noqa: PLW2901
-                sums[key] = sums.get(key, 0.0) + value
+                sums[hashable(key)] = sums.get(hashable(key), 0.0) + value
         return sums
 
 
 ALONE = Ranks()
-
-
-def _hashable(key: Any) -> Hashable:
-    return tuple(map(_hashable, key)) if isinstance(key, list) else key  # JSON has lists for tuples

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from conllu.parser import parse_comment_line
+from numpy.typing import NDArray
 
 from probtrans_cli.data.tokens import tokenize
+
+BITS = 3
+"""Of a label in a grid as it is stored: there are eight labels at most."""
+MOST_ROWS = 20
+"""So many rows of a grid fit into 64 bits."""
 
 
 class TagFault(NamedTuple):
@@ -113,3 +120,34 @@ def character_spans(sentence: Sentence) -> tuple[str, list[tuple[int, int]]]:
         end = start + len(word)
         spans.append((start, end))
     return text, spans
+
+
+def pack_rows(rows: Sequence[Sequence[int]], length: int) -> list[int]:
+    """Return the numbers that stand for a grid of ``length`` words, each the sum over rows r of ``label * 8 ** r``.
+
+    Raises:
+        ValueError: there are too many rows, a row has another length, or a label is not between 0 and 7.
+    """
+    if len(rows) > MOST_ROWS:
+        raise ValueError(f"{len(rows)} rows, more than {MOST_ROWS}")
+    packed = [0] * length
+    for r, row in enumerate(rows):
+        if len(row) != length or not all(0 <= label < 1 << BITS for label in row):
+            raise ValueError(f"row {r} is not a label from 0 to 7 for each of {length} words")
+        for i, label in enumerate(row):
+            packed[i] |= label << (BITS * r)
+    return packed
+
+
+def unpack_rows(values: NDArray[np.integer[Any]], rows: int) -> NDArray[np.int64]:
+    """Return the first ``rows`` rows of labels, [..., rows, w], of the numbers ``values`` [..., w] of words.
+
+    A row that a sentence does not have is 0 throughout, and so is padding.
+
+    Raises:
+        ValueError: there are no so many rows.
+    """
+    if not 0 <= rows <= MOST_ROWS:
+        raise ValueError(f"{rows} rows, more than {MOST_ROWS}")
+    shifts = BITS * np.arange(rows, dtype=np.int64)[:, None]
+    return (values.astype(np.int64)[..., None, :] >> shifts) & ((1 << BITS) - 1)

@@ -18,9 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.grids import MOST_ROWS, unpack_rows
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import extra_words
+from probtrans_cli.data.sentence import MOST_ROWS, extra_words, unpack_rows
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import real_data
+from tags import convert, spans
 
-from probtrans_cli.data.codecs.entities import Scheme, convert, detect, spans
+from probtrans_cli.data.codecs.entities import Scheme, detect
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.columns import read_rows
 from probtrans_cli.errors import DataError

@@ -12,19 +12,17 @@ from typing import Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tags import convert, problems, spans
 
 from probtrans_cli.data.codecs.entities import (
     MisfitError,
     Scheme,
     Span,
-    convert,
     detect,
     faults,
     may_follow,
     plain_tags,
-    problems,
     read_spans,
-    spans,
     tags_of,
 )
 from probtrans_cli.data.codecs.entity_scores import compare, entities_in, entity_scores

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probtrans_cli.data.codecs.grids import MOST_ROWS, pack_rows, unpack_rows
 from probtrans_cli.data.corpus.store import Split, encode_table, write_split
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.sentence import MOST_ROWS, Sentence, pack_rows, unpack_rows
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.recipe.data import WordVocabulary
 

@@ -9,11 +9,12 @@ import pytest
 import torch
 from small_entities import DEV, TRAIN
 from small_tasks import batch_of, encode, evaluation, linear, loss_of
+from tags import problems, spans
 from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli import models
-from probtrans_cli.data.codecs.entities import problems, read_spans, spans
+from probtrans_cli.data.codecs.entities import read_spans
 from probtrans_cli.data.codecs.entity_scores import entity_scores
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.columns import read_tagged

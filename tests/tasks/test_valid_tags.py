@@ -6,9 +6,10 @@ from itertools import product
 
 import pytest
 import torch
+from tags import problems
 from torch import Tensor
 
-from probtrans_cli.data.codecs.entities import Scheme, problems
+from probtrans_cli.data.codecs.entities import Scheme
 from probtrans_cli.tasks.valid_tags import allowed_by, best_valid
 
 NAMES: dict[Scheme, list[str]] = {

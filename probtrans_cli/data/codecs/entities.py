@@ -77,8 +77,6 @@ _RULES: dict[Scheme, _Rules] = {
     "bmes": _Rules("B", "M", "E", "S", letters="BMES", bound="ME", closed=True),
     "bmewo": _Rules("B", "M", "E", "W", letters="BMEW", bound="ME", closed=True),
 }
-
-
 _OPEN = ("B", "I", "M")
 """The letters behind which an entity may go on."""
 
@@ -114,31 +112,16 @@ def strict_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
     return [span for span in spans if written[span.start : span.end] == [*tags[span.start : span.end]]]
 
 
-def spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
-    """Return the entities of a sentence of valid tags from left to right.
-
-    Raises:
-        ValueError: the tags are invalid; the message gives the index of the tag and the reason.
-    """
-    if problem := problems(tags, scheme):
-        raise ValueError(f"tag at index {problem[0]}: {problem[1]}")
-    return read_spans(tags)
-
-
 # --- rules ------------------------------------------------------------------------------------------------------------
-
-
-def problems(tags: Sequence[str], scheme: Scheme) -> tuple[int, str] | None:
-    """Return where and why the tags first break the rules of the scheme, as (index, reason); None if they are valid."""
-    return next(((fault.index, fault.reason) for fault in faults(tags, scheme)), None)
 
 
 def faults(tags: Sequence[str], scheme: Scheme) -> Iterator[Fault]:
     """Yield every tag that breaks the rules of the scheme, given the tag before it; none if the tags are valid."""
-    before = ""
+    before, letters = "", _RULES[scheme].letters
     for index, tag in enumerate(tags):
-        if reason := _unknown(tag, scheme):
-            yield Fault(index, reason, known=False)
+        if tag != "O" and not (tag[:1] in letters and tag[1:2] == "-" and tag[2:]):
+            valid = "".join(f", {letter}-TYPE" for letter in letters)
+            yield Fault(index, f"{tag!r} is no tag of {scheme} (O{valid})", known=False)
         elif reason := _reason(before, tag, scheme):
             yield Fault(index, reason, known=True)
         before = tag
@@ -151,15 +134,6 @@ def may_follow(before: str, tag: str, scheme: Scheme) -> bool:
     if not tag:
         return not (_RULES[scheme].closed and before.startswith(_OPEN))
     return _reason(before, tag, scheme) is None
-
-
-def _unknown(tag: str, scheme: Scheme) -> str | None:
-    """Return why ``tag`` is no tag of the scheme; None if it is."""
-    letters = _RULES[scheme].letters
-    if tag == "O" or (tag[:1] in letters and tag[1:2] == "-" and tag[2:]):
-        return None
-    tags = "".join(f", {name}-TYPE" for name in letters)
-    return f"{tag!r} is no tag of {scheme} (O{tags})"
 
 
 def _reason(before: str, tag: str, scheme: Scheme) -> str | None:
@@ -203,15 +177,6 @@ def tags_of(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
         tags[start:end] = [f"{letter}-{kind}" for letter in letters]
         before = span
     return tags
-
-
-def convert(tags: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
-    """Return the tags of the same entities in another scheme; converting them back gives ``tags``.
-
-    Raises:
-        ValueError: the tags are invalid in ``source``; the message gives the index of the tag and the reason.
-    """
-    return tags_of(spans(tags, source), len(tags), target)
 
 
 # --- detection --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from probtrans_cli import console
-from probtrans_cli.data.corpus.sources import QUICKLY_READ, Source, by_content, sha256
+from probtrans_cli.data.corpus.sources import QUICKLY_READ, Source, sha256
 from probtrans_cli.data.vocabularies import VOCABULARIES
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.places import expand_home
@@ -162,7 +162,7 @@ def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:
         # Prepared before the format had all of its columns?
         if not {*format.columns} <= old["labels"].keys() or not {*format.stored_later} <= stored:
             return False
-    if any(by_content(source, data.format) for source in sources) and old["fingerprint"] != fingerprint(data, sources):
+    if any(source.by_content(data.format) for source in sources) and old["fingerprint"] != fingerprint(data, sources):
         return False  # an earlier version has read it as text
     if name := first_damaged(folder, old):
         console.log(f"{folder / name}: damaged: the corpus is prepared again")

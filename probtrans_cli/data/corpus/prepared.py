@@ -42,9 +42,8 @@ from probtrans_cli.data.corpus.sources import SPLITS, Source, appearances, find_
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.corpus.tally import label_warnings
 from probtrans_cli.data.files import display_name
-from probtrans_cli.data.vocabularies import files as vocabulary_files
-from probtrans_cli.data.vocabularies import load_vocabulary
-from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.data.vocabularies import VOCABULARIES, load_vocabulary
+from probtrans_cli.data.vocabularies.base import WORDS_FILE, Vocabulary
 from probtrans_cli.errors import DataError, UsageError, unwritten
 from probtrans_cli.folders import lock, regular
 from probtrans_cli.folders.job import BLOCKS, FAILED, JOB
@@ -105,30 +104,25 @@ def prepare(
         for entry in entries
     }
     sources = find_sources(recipe.data, {} if check or force else checksums)
-    if check:
-        return _checked(folder, recipe, sources, jobs)
+    if check:  # in a temporary folder, which is removed with the returned object
+        new = Path(mkdtemp(prefix="probtrans-"))
+        try:
+            manifest = encode_all(recipe.data, sources, new, jobs)
+            prepared = _opened(new, manifest)
+            prepared.folder, prepared.fresh = folder, True
+            del manifest["shards"], manifest["sha256"]
+            _check_task(recipe, prepared, sources)
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+        weakref.finalize(prepared, shutil.rmtree, new, ignore_errors=True)
+        return prepared
     if not force and (current := _current(folder, recipe, sources)) is not None:
         return current
     with lock.locked(lock.beside(folder), str(folder), wait=True) as alone:
         if not force and (current := _current(folder, recipe, sources)) is not None:
             return current  # another process was faster
         return _make(folder, recipe, sources, jobs, force=force, alone=alone)
-
-
-def _checked(folder: Path, recipe: Recipe, sources: Sequence[Source], jobs: int) -> Prepared:
-    """Encode and check the corpora in a temporary folder, which is removed with the returned object."""
-    new = Path(mkdtemp(prefix="probtrans-"))
-    try:
-        manifest = encode_all(recipe.data, sources, new, jobs)
-        prepared = _opened(new, manifest)
-        prepared.folder, prepared.fresh = folder, True
-        del manifest["shards"], manifest["sha256"]
-        _check_task(recipe, prepared, sources)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    weakref.finalize(prepared, shutil.rmtree, new, ignore_errors=True)
-    return prepared
 
 
 def _current(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> Prepared | None:
@@ -227,7 +221,8 @@ def _is_of_corpus(name: str) -> bool:
     """Return whether `prepare` writes files of this name, or has left half of such a file."""
     if name.startswith(".") and name.endswith(atomic.PARTIAL):
         return _is_of_corpus(name[1 : -len(atomic.PARTIAL)])
-    return name in {MANIFEST, LABELS, *vocabulary_files()} or bool(_SHARD.fullmatch(name) or _EARLIER.fullmatch(name))
+    files = {MANIFEST, LABELS, WORDS_FILE}.union(*(kind.files for kind in VOCABULARIES.values()))
+    return name in files or bool(_SHARD.fullmatch(name) or _EARLIER.fullmatch(name))
 
 
 def _make(folder: Path, recipe: Recipe, sources: Sequence[Source], jobs: int, *, force: bool, alone: bool) -> Prepared:

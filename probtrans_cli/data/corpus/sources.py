@@ -30,6 +30,10 @@ class Source:
     format: str = "text"
     """How it is read; never `auto`."""
 
+    def by_content(self, format: str) -> bool:
+        """Return whether the file is CoNLL-U by its content alone; ``format``: `data.format`."""
+        return format == "auto" and self.format == "conllu" and format_by_name(self.path) is None
+
     def entry(self) -> dict[str, str | int]:
         """Return what the manifest says about it."""
         return {"path": str(self.path), "bytes": self.size, "mtime_ns": self.mtime_ns, "sha256": self.sha256}
@@ -91,11 +95,6 @@ def repetitions(sources: Sequence[Source]) -> Iterator[str]:
         yield f"data.{split} names {shown}, or copies of it, {number + 1} times: its sentences count as often"
 
 
-def by_content(source: Source, format: str) -> bool:
-    """Return whether a file is CoNLL-U by its content alone; ``format``: `data.format`."""
-    return format == "auto" and source.format == "conllu" and format_by_name(source.path) is None
-
-
 _PLAIN = ("text", "documents")  # formats that any lines have
 _REMEDIES = {
     "conllu": "data.format=conllu",
@@ -112,7 +111,7 @@ def appearances(sources: Sequence[Source], format: str) -> Iterator[str]:
     files: dict[tuple[bool, Appearance], list[str]] = {}
     for source in sources:
         is_text = source.format in _PLAIN
-        if by_content(source, format):
+        if source.by_content(format):
             kind: Appearance = "conllu"
         elif is_text:
             kind = appearance_of(source.path) if source.lines is None else appearance(source.lines)

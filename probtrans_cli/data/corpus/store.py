@@ -40,8 +40,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probtrans_cli.data.codecs.grids import pack_rows
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.sentence import Sentence, pack_rows
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.folders import regular

@@ -78,11 +78,6 @@ register(
 register(VocabularyKind(CharacterVocabulary, build_characters, load_characters, from_counts=True))
 
 
-def files() -> set[str]:
-    """Return the names of all files in which a vocabulary of any kind is kept."""
-    return {WORDS_FILE}.union(*(kind.files for kind in VOCABULARIES.values()))
-
-
 def build_vocabulary(section: VocabularySection, sentences: Sentences, extra: int = 0) -> Vocabulary:
     """Build the vocabulary of the training sentences (read once). The same sentences give the same vocabulary, and so
     do their counts where the kind needs no more.

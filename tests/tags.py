@@ -1,0 +1,24 @@
+"""Tags of entities that must be valid, for tests: spans as a strict reader takes them, and from scheme to scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from probtrans_cli.data.codecs.entities import Scheme, Span, faults, read_spans, tags_of
+
+
+def problems(tags: Sequence[str], scheme: Scheme) -> tuple[int, str] | None:
+    """Where and why the tags first break the rules of the scheme; None if they are valid."""
+    return next(((fault.index, fault.reason) for fault in faults(tags, scheme)), None)
+
+
+def spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
+    """The entities of a sentence of valid tags."""
+    if problem := problems(tags, scheme):
+        raise ValueError(f"tag at index {problem[0]}: {problem[1]}")
+    return read_spans(tags)
+
+
+def convert(tags: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
+    """The tags of the same entities in another scheme."""
+    return tags_of(spans(tags, source), len(tags), target)
