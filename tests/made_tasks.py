@@ -144,7 +144,7 @@ class Made:
         torch.manual_seed(0)
         encoder = models.build(model)
         self.network = Network(
-            self.vocabulary.size, encoder, self.task.output, sentence=self.task.representation(encoder.section),
+            self.vocabulary.size, encoder, self.task.output,
             begins=self.vocabulary.begins, padding=self.vocabulary.PAD, hidden=self.vocabulary.MASK,
         ).eval()  # fmt: skip
         with torch.no_grad():

@@ -9,7 +9,7 @@ from random_transformers import make_random
 from torch import nn
 
 from probtrans_cli.models import build
-from probtrans_cli.models.base import Inputs
+from probtrans_cli.models.base import Encoder, Inputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import BertWordOutput, LinearOutput, TiedLinear, WordOutput
 from probtrans_cli.tasks.semantic import SemanticOutput
@@ -24,8 +24,13 @@ def network(output: Any = None, *, noise: float = 0.2, sentence: Any = None, **o
     torch.manual_seed(0)
     encoder = build({**SMALL, **STILL, **options})
     begins = bool(encoder.facts.segment_types)
-    make = (lambda one: LinearOutput(one.facts.width, CLASSES)) if output is None else output
-    made = Network(VOCABULARY, encoder, make, sentence=sentence, begins=begins).double().eval()
+
+    def make(encoder: Encoder) -> Any:
+        layer = LinearOutput(encoder.facts.width, CLASSES) if output is None else output(encoder)
+        layer.sentence = sentence
+        return layer
+
+    made = Network(VOCABULARY, encoder, make, begins=begins).double().eval()
     with torch.no_grad():
         made.unary.weight.normal_()
         for module in made.modules():
@@ -51,5 +56,5 @@ OUTPUTS: dict[str, tuple[Any, str]] = {
     "tied": (lambda one: TiedLinear(VOCABULARY), "words"),
     "bert": (lambda one: BertWordOutput(VOCABULARY, one.facts.width), "words"),
     "bert untied": (lambda one: BertWordOutput(VOCABULARY, one.facts.width, tied=False), "words"),
-    "semantic": (lambda one: SemanticOutput(one.facts.width, CLASSES, attention=False), "words"),
+    "semantic": (lambda one: SemanticOutput(one.facts.width, [CLASSES], attention=False), "words"),
 }

@@ -218,12 +218,12 @@ class Component:
             if "label" in analysis.prediction:
                 doc.cats[analysis.prediction["label"]] = analysis.prediction["label_probability"]
             self._set_tags(words, analysis)
-        if self.model.task.answers == "tags" and any("entities" in (it.prediction or {}) for it in analyses):
+        if self.model.task.answers.kind == "tags" and any("entities" in (it.prediction or {}) for it in analyses):
             _set_entities(doc, entities, overwrite=self.overwrite)
 
     def _set_tags(self, words: Sequence[Token], analysis: Analysis) -> None:
         assert analysis.prediction is not None, "there is one"
-        if self.model.task.answers != "tags" or "entities" in analysis.prediction:
+        if self.model.task.answers.kind != "tags" or "entities" in analysis.prediction:
             return
         column = self.model.recipe.task.chosen_column
         name = {"upos": "pos", "deprel": "dep", "feats": "morph"}.get(str(column), "tag")

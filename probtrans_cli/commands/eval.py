@@ -43,6 +43,7 @@ from probtrans_cli.recipe.training import Eval
 from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.reports.charts import reliability_diagram
 from probtrans_cli.reports.scores import evaluation_report, flattened
+from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Splitter
 from probtrans_cli.trained.base import Reading
 from probtrans_cli.trained.card import store_reading
@@ -165,9 +166,10 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
     if request.baselines:
-        baselines = model.task.floors(corpus)  # those of trees come with the trees
+        # Those of trees come with the trees.
+        baselines = TASKS[model.recipe.task.kind].load("baselines")(model.task, corpus)
         if ranks.first and not has_trees and not baselines:
-            console.log(f"--baselines: no trees are scored here, and {model.task.metric} has no baselines")
+            console.log(f"--baselines: no trees are scored here, and {model.recipe.task.metric} has no baselines")
         scores |= baselines
     if has_trees:
         scores |= tree_scores(
@@ -175,7 +177,7 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
             predictor=predictor,
         )  # fmt: skip
     if not scores and not request.latent_labels:
-        message = f"{title}: has neither {model.task.metric} nor trees to score"
+        message = f"{title}: has neither {model.recipe.task.metric} nor trees to score"
         raise DataError(message, hint="give CoNLL-U with gold columns")
     result: dict[str, Any] = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
     result |= {} if method is None else {"way": method}
@@ -230,7 +232,9 @@ def _loaded(
         },
     )  # fmt: skip
     if request.masks is not None:
-        model.task.draw(request.masks)
+        if model.task.draws is None:
+            raise UsageError("--masks is for masked language models", hint="leave it out")
+        model.task.draws = request.masks
     if request.latent_labels:
         require_labels(model)
         if model.recipe.data.format == "documents":
@@ -273,7 +277,7 @@ def _predictor_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> tu
 def _timed(model: Model, title: str, sentences: int) -> Iterator[None]:
     began = time.perf_counter()
     yield
-    if model.task.tells_speed:
+    if model.task.answers.tells_speed:
         seconds = time.perf_counter() - began
         console.log(f"{title}: {sentences:,} sentences in {seconds:,.2f} s, {sentences / seconds:,.1f} sentences/s")
 
@@ -302,7 +306,7 @@ def _task_scores(
     except NothingToScoreError as error:
         if reading is None:
             raise NothingToScoreError(f"{title}: {error.message}", hint=error.hint) from None
-        console.log(f"{title}: no {model.task.metric}: {error.message}")
+        console.log(f"{title}: no {model.recipe.task.metric}: {error.message}")
         return {}
 
 
@@ -422,7 +426,7 @@ def corpus_of(
     table = encode_corpus(data, passing, model.vocabulary, model.labels)
     tally.require_some(data)
     encoded = Split(table)
-    corpus = model.task.complete(model, {title: encoded}, required=False)[title]
+    corpus = TASKS[model.recipe.task.kind].load("complete")(model, {title: encoded}, required=False)[title]
     model.require_positions({title: corpus})
     for line in (
         *tally.notes(title, data),

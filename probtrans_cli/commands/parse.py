@@ -90,7 +90,7 @@ class Unread:
             DataError: a sentence is too long, where this is an error. Too many for a model's positions is then an error
                 of the model, behind the answers to the sentences before it.
         """
-        answers_all = self.models[0].task.nothing is not None
+        answers_all = self.models[0].task.answers.nothing is not None
         for sentence in sentences:
             if answers_all and not sentence.words:
                 self.counts["empty"] += 1
@@ -143,8 +143,10 @@ class Parsing:
         self.model = model = Model.load(request.checkpoint, threads=request.threads)
         options: ParseOptions = request
         if form.shows:
-            if not set(form.shows) & set(model.task.gives):
-                kinds = " and ".join(kind for kind, row in TASKS.items() if set(form.shows) & set(row.load().gives))
+            if not set(form.shows) & set(model.task.answers.gives):
+                kinds = " and ".join(
+                    kind for kind, row in TASKS.items() if set(form.shows) & set(row.load().answers.gives)
+                )
                 message = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
                 raise UsageError(message, hint=f"use -f jsonl, or a model of kind {kinds}")
             options = replace(options, trees=False)
@@ -165,7 +167,7 @@ class Parsing:
         )  # fmt: skip
         self.skips = request.too_long == "skip"
         if request.too_long is None:
-            self.skips = model.task.nothing is not None
+            self.skips = model.task.answers.nothing is not None
         # Lines of more words are refused before they are divided; None: none is.
         self.refused = None if self.skips else request.longest
 
@@ -173,7 +175,7 @@ class Parsing:
         """Return what marks the sentences that are not read; ``tell`` gets a warning of the first that is too long."""
         splitter = self.parser.splitter
         models = [self.model] if splitter is None else [self.model, splitter.model]
-        lost = self.form.loses_empty and not self.model.task.extra
+        lost = self.form.loses_empty and not self.model.extra_words
         return Unread(models, self.request.longest, self.skips, tell, lost)
 
     def results(self, portions: Iterable[Sequence[Sentence]]) -> Iterator[Analysis] | Iterator[EveryTree]:

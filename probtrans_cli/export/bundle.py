@@ -189,7 +189,7 @@ def write_beside(model: Model, form: str, folder: Path) -> None:
     for part, rows in model.task.output_rows(model.network).items():
         if rows.names is not None:
             names[PAIR if part.endswith(PAIR) else MAIN] = list(rows.names)
-    if MAIN not in names and model.task.answers == "words":
+    if MAIN not in names and model.task.answers.kind == "words":
         names[MAIN] = [model.vocabulary.decode(id) for id in range(model.vocabulary.size)]
     files = {**model.vocabulary_files, **example_files(model, form), "labels.json": as_json(names)}
     for name, content in files.items():
@@ -269,7 +269,7 @@ def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFo
         "outputs": axes_of(graph),
         "longest": model.network.longest,
     }
-    if sizes := model.task.sizes.get(plan.main):
+    if sizes := model.network.output.sizes.get(plan.main):
         about["sizes"] = {MAIN: list(sizes)}
     if plan.iteration is not None:
         about["arcs"] = {
@@ -288,7 +288,7 @@ def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFo
 def described(model: Model) -> dict[str, Any]:
     """Return how texts are read, what decides the answers beside the scores, and what of `parse` is left out."""
     task, vocabulary, plain = model.task, model.vocabulary, _without_ends(model.vocabulary)
-    names = extra_words(task.extra)
+    names = extra_words(model.extra_words)
     encoded = vocabulary.encode_words(["a", *names], len(names))
     pieces = isinstance(plain, WordPieces)
     reading = {
@@ -312,15 +312,16 @@ def described(model: Model) -> dict[str, Any]:
         "longest": LONGEST,
         "positions": model.network.longest,
     }
+    told = task.answers
     decided = {
-        "kind": task.answers,
+        "kind": told.kind,
         "temperature": temperature_of(model),
-        "abstains": task.abstains,
-        "skips": task.nothing is not None,
-        "nothing": {key: value for key, value in (task.nothing or {}).items() if key not in task.not_in_json},
-        "with_text": task.with_text,
-        "shown": "Two [MASK] fold a shirt ." if task.answers == "words" else "Two farmers fold a shirt .",
-        **task.rules,
+        "abstains": told.abstains,
+        "skips": told.nothing is not None,
+        "nothing": {key: value for key, value in (told.nothing or {}).items() if key not in told.not_in_json},
+        "with_text": told.with_text,
+        "shown": "Two [MASK] fold a shirt ." if told.kind == "words" else "Two farmers fold a shirt .",
+        **told.rules,
     }
     return {"reading": reading, "answers": decided, "left_out": left_out(model)}
 
@@ -332,12 +333,13 @@ def left_out(model: Model) -> list[str]:
         kind = recipe.data.vocabulary.kind
         return [f"answers: no example runs a vocabulary of kind {kind}, which is another package's"]
     absent = []
-    if task.answers not in answers.KINDS:
-        absent.append(f"answers: the example knows no task that answers {task.answers!r}: it prints the scores' shapes")
+    kind = task.answers.kind
+    if kind not in answers.KINDS:
+        absent.append(f"answers: the example knows no task that answers {kind!r}: it prints the scores' shapes")
     if recipe.model.facts.has_arcs:
         by_word = "; the example prints each word's most probable head, with --arcs where a word is a token"
         absent.append("trees: parse finds the best tree of a sentence" + by_word * _one_token_a_word(model))
-    if task.answers == "tuples":
+    if kind == "tuples":
         absent.append("tuples of sentences that a model of coordinations splits before (parse --coordination)")
     if recipe.uncertain_weights is not None:
         absent.append("draws and variances of uncertain weights: answers are those of parse --weights mean")

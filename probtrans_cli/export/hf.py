@@ -24,7 +24,7 @@ from probtrans_cli.hf import bert_of, register, write_bert, write_probabilistic
 from probtrans_cli.hf.write import Architecture
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
-from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
+from probtrans_cli.models.outputs import BertWordOutput, PairOutput, SeveralOutputs
 from probtrans_cli.tasks.base import OUTPUT
 from probtrans_cli.trained.base import weights_of
 from probtrans_cli.trained.model import Model
@@ -103,7 +103,7 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
     if architecture == "BertModel":
         kind = model.recipe.task.kind
         notes.append(f"the output layer is left out: BERT has none for task.kind {kind} as it is here")
-    if architecture == "BertForMaskedLM" and isinstance(network.output, PretrainingOutput):
+    if architecture == "BertForMaskedLM" and isinstance(network.output, SeveralOutputs):
         notes.append("an output of pairs is left out: BERT's tells, from its pooler, next texts from random ones")
     if model.recipe.uncertain_weights is not None:
         notes.append("the weights are the means of their posterior")
@@ -117,7 +117,7 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
 
 def architecture_of(model: Model) -> Architecture:
     """Return the class of `transformers` that computes what a transformer and its output layer do."""
-    answers = model.task.answers
+    answers = model.task.answers.kind
     if answers == "words" and isinstance(model.network.words, BertWordOutput):
         return "BertForPreTraining" if _has_next_sentences(model) else "BertForMaskedLM"
     if answers == "tags":
@@ -129,7 +129,7 @@ def architecture_of(model: Model) -> Architecture:
 
 def _has_next_sentences(model: Model) -> bool:
     """Return whether pairs are scored as BERT's are, 0 = the second follows, 1 = it is a random text."""
-    paired = isinstance(model.network.output, PretrainingOutput) and model.network.output.pair is not None
+    paired = isinstance(getattr(model.network.output, "pair", None), PairOutput)
     return paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.facts.has_pooler
 
 
@@ -137,12 +137,12 @@ def _named(model: Model) -> dict[str, Tensor]:
     """Return the tensors by the names of :mod:`probtrans_cli.hf.bert`."""
     output: nn.Module = model.network.output
     parts = {}
-    if isinstance(output, PretrainingOutput):
-        parts = {"output.words.": "words."} if isinstance(output.words, BertWordOutput) else {}
+    if isinstance(output, SeveralOutputs):
+        parts = {"output.words.": "words."} if isinstance(model.network.words, BertWordOutput) else {}
         parts |= {"output.pair.": "pair."} if parts and _has_next_sentences(model) else {}
     elif isinstance(output, BertWordOutput):
         parts = {"output.": "words."}
-    elif model.task.answers in ("tags", "class") and isinstance(output, nn.Linear):
+    elif model.task.answers.kind in ("tags", "class") and isinstance(output, nn.Linear):
         parts = {"output.": "classifier."}
     tensors = {}
     for key, value in weights_of(model.network).items():
@@ -217,7 +217,7 @@ def difference_there(model: Model, folder: Path, architecture: str, ids: Tensor,
     elif architecture == "BertForSequenceClassification":
         pairs.append((network(inputs, Wants(sentence=True)).scores["sentence"], theirs(**batch).logits))
     elif "For" in architecture:
-        sentence = network.output.reads_sentence
+        sentence = network.output.sentence is not None
         ours = network(inputs, Wants(tokens=mask, sentence=sentence)).scores
         pairs.append((ours["words"], theirs(**batch).logits[mask]))
     return max(float((left.float() - right).abs().max()) for left, right in pairs)

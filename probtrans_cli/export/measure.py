@@ -109,9 +109,9 @@ def change_of_score(model: Model, written: Network | Predictor, options: ExportO
         return {"score": None}
     task, method = model.task, model.evaluation()
     before, after = (
-        evaluate(task, it, options.dev, method, final=False)[task.metric] for it in (model.network, written)
+        evaluate(task, it, options.dev, method, final=False)[task.section.metric] for it in (model.network, written)
     )
-    return {"score": {"metric": task.metric, "dev": before, "dev_exported": after, "change": after - before}}
+    return {"score": {"metric": task.section.metric, "dev": before, "dev_exported": after, "change": after - before}}
 
 
 def random_sentences(model: Model, random: np.random.Generator) -> tuple[Tensor, Tensor]:

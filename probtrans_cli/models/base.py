@@ -83,7 +83,8 @@ class Wants:
     scores of every sentence. ``states``: the representations of all tokens, and of the sentence where there is one.
     ``arcs``: head marginals after these iterations, counted from 1, ascending. ``fed_back [b, r, w]``: of an output
     layer that fills row after row: labels that are told to the next row instead of those that it predicts; -1 =
-    predicted ones. ``ends``: such a layer may leave out rows once all sentences ended. ``moments``: of everything mean
+    predicted ones. ``ends``: such a layer may leave out rows once all sentences ended. ``parts``: of an output layer
+    with parts, those that are asked; None = all. ``moments``: of everything mean
     and variance, where weights are uncertain (``models/bayesian/moments.py``); `kronecker`: with the covariances of
     words, which the variance of a mean over words needs; `diagonal`: without.
     """
@@ -97,6 +98,7 @@ class Wants:
     arcs: Collection[int] = ()
     fed_back: Int[Tensor, "b r w"] | None = None
     ends: bool = False
+    parts: Collection[str] | None = None
     moments: Literal["kronecker", "diagonal"] | None = None
 
     @property

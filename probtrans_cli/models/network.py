@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -27,7 +27,6 @@ from probtrans_cli.models.bayesian.weights import posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
 
 PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` where a vocabulary does not say otherwise
-Sentence = Literal["root", "cls", "mean"]
 
 
 class FeatureScores(nn.Module):
@@ -50,11 +49,10 @@ class Network(nn.Module):
 
     ``output`` makes the output layer for the encoder. ``feature_rows``: rows of ``R``, 0 = words have no features;
     ``entries`` has the features of the vocabulary's own entries, which a tied output reads. ``S`` is standard normal
-    where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``sentence``: what represents a sentence: the
-    encoder's root, a word `<cls>` in front of every sentence, which nobody else sees, or the mean of the words.
-    ``begins``: the ids of a sentence begin with such a word. ``common``: how common every entry of the vocabulary is,
-    for an encoder with a `head_bias`; ``order_cues``: the columns of ``order``, what the order of words tells of every
-    entry; 0 = nothing.
+    where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``begins``: the ids of a sentence begin with
+    the word `<cls>`; else, where it represents the sentence, it is added in front, and nobody else sees it.
+    ``common``: how common every entry of the vocabulary is, for an encoder with a `head_bias`; ``order_cues``: the
+    columns of ``order``, what the order of words tells of every entry; 0 = nothing.
     ``padding``, ``hidden``: ids of the vocabulary.
     """
 
@@ -71,7 +69,6 @@ class Network(nn.Module):
         *,
         feature_rows: int = 0,
         entries: Features | None = None,
-        sentence: Sentence | None = None,
         begins: bool = False,
         common: Float[Tensor, " v"] | None = None,
         order_cues: int = 0,
@@ -93,10 +90,9 @@ class Network(nn.Module):
             nn.init.normal_(self.unary.weight)
         with torch.no_grad():
             self.unary.weight[padding].zero_()
-        self.sentence = sentence
-        self.start = (
-            nn.Parameter(torch.empty(1, encoder.facts.unary_width)) if sentence == "cls" and not begins else None
-        )
+        self.sentence = self.output.sentence
+        added = self.sentence == "cls" and not begins
+        self.start = nn.Parameter(torch.empty(1, encoder.facts.unary_width)) if added else None
         if self.start is not None:
             encoder.start_words(self.start)
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
@@ -143,8 +139,18 @@ class Network(nn.Module):
                 tokens = inputs.tokens_of(wants.words)
             by = PLAIN if wants.moments is None else MOMENTS
             encoded = self._encode(words, inputs, wants, tokens, by)
-            options: dict[str, Any] = {"positions": wants.positions, "places": wants.places, "unary": unary}
-            view = View(encoded, tokens, wants.words, self._table, inputs, by, **options)
+            view = View(
+                encoded,
+                tokens,
+                wants.words,
+                self._table,
+                inputs,
+                by,
+                positions=wants.positions,
+                places=wants.places,
+                parts=wants.parts,
+                unary=unary,
+            )
             scores = self.output.read(view) if wants.scores else {}
         states = encoded.states if wants.states else None
         sentence = encoded.sentence if wants.states or wants.sentence else None

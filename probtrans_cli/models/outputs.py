@@ -16,7 +16,7 @@ g        gains       [d]      gains, see `potentials.py`; 1 in a model without
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -31,6 +31,8 @@ from probtrans_cli.models.bayesian.moments import State, linear
 from probtrans_cli.models.bayesian.propagation import variance_of
 from probtrans_cli.models.transformer import ACTIVATIONS
 
+Sentence = Literal["root", "cls", "mean"]
+"""What represents a sentence: the encoder's root, a word `<cls>` in front, or the mean of the words."""
 _LEAST = 1e-30  # of a word's share in the tied output, relative to the best one's
 
 
@@ -43,8 +45,8 @@ class View:
     ``[b, k, d]``. ``table``: gives ``S_w(a)`` of every entry of the vocabulary. ``by``: what to compute with;
     representations are tensors, or each a :class:`State` where moments are wanted. ``inputs``: the batch. ``again``:
     reads the sentences once more, given what is added to what is known of each token, for layers with ``steps``, which
-    have no ``encoded``. ``fed_back``, ``ends``: see :class:`Wants`. ``unary``: what each token says by itself; None for
-    layers with ``steps``.
+    have no ``encoded``. ``fed_back``, ``ends``, ``parts``: see :class:`Wants`. ``unary``: what each token says by
+    itself; None for layers with ``steps``.
     """
 
     encoded: Encoded | None
@@ -58,6 +60,7 @@ class View:
     fed_back: Int[Tensor, "b r w"] | None = None
     ends: bool = False
     places: Int[Tensor, "b k"] | Literal["all"] | None = None
+    parts: Collection[str] | None = None
     unary: Float[Tensor, "b n d"] | None = None
 
     @property
@@ -118,10 +121,10 @@ class View:
 
 
 class OutputLayer(ABC):
-    """A module that reads representations. What it asks of the network is in ``reads_sentence`` and ``reads_table``."""
+    """A module that reads representations. What it asks of the network is in ``sentence`` and ``reads_table``."""
 
-    reads_sentence: ClassVar[bool] = False
-    """Whether it reads the sentence's representation beside those of words."""
+    sentence: Sentence | None = None
+    """What represents a sentence; None = it reads words alone."""
     reads_table: ClassVar[bool] = False
     """Whether it reads the unary scores of the vocabulary: its scores of words are tied to them."""
     steps: int | None = None
@@ -129,10 +132,22 @@ class OutputLayer(ABC):
     once."""
     has_moments: bool = False
     """Whether it computes by the view's arithmetic, so that moments have a way through it."""
+    sizes: Mapping[str, Sequence[int]] = {}
+    """The numbers of classes of distributions that stand side by side in one score, by its name."""
+    decisions: Sequence[float] = ()
+    """Values among which dev chooses after the training, for how answers are decided; see :meth:`decide`."""
 
     @abstractmethod
     def read(self, view: View) -> Mapping[str, Values]:
-        """Scores by name; ``words [m, o]`` are those of the words that were asked for."""
+        """Return scores by name; ``words [m, o]`` are those of the words that were asked for."""
+
+    def decide(self, choice: float) -> None:
+        """Decide answers by one of :attr:`decisions`, which is kept with the weights."""
+        raise TypeError(f"a {type(self).__name__} has no choice such as {choice}")
+
+    def described(self) -> dict[str, Any]:
+        """Return what ``config.json`` of a checkpoint says of it, for those who use the weights elsewhere."""
+        return {}
 
 
 class LinearOutput(OutputLayer, nn.Linear):
@@ -145,10 +160,13 @@ class LinearOutput(OutputLayer, nn.Linear):
 
 
 class SentenceOutput(OutputLayer, nn.Linear):
-    """Scores of sentences by one linear layer."""
+    """Scores of sentences by one linear layer on what represents a sentence."""
 
-    reads_sentence = True
     has_moments = True
+
+    def __init__(self, width: int, classes: int, sentence: Sentence = "cls") -> None:
+        super().__init__(width, classes)
+        self.sentence = sentence
 
     def read(self, view: View) -> Mapping[str, Values]:
         return {"sentence": view.by(self, view.sentence)}
@@ -309,34 +327,53 @@ class BertWordOutput(OutputLayer, nn.Module):
         return {"words": self(view.states, view.table(), view.by)}
 
 
-class PairOutput(nn.Linear):
+class PairOutput(SentenceOutput):
     """Scores of what a pair of texts is, from its sentence vector; of BERT: 0 = the second follows the first, 1 = it
     is a random one."""
 
-    def __init__(self, width: int, classes: int = 2, *, std: float = 0.02) -> None:
-        super().__init__(width, classes)
+    def __init__(self, width: int, classes: int = 2, *, std: float = 0.02, sentence: Sentence = "cls") -> None:
+        super().__init__(width, classes, sentence)
         nn.init.normal_(self.weight, std=std)
         nn.init.zeros_(self.bias)
 
 
-class PretrainingOutput(OutputLayer, nn.Module):
-    """The outputs of pretraining: scores of words by ``words``, of pairs of texts by ``pair``; None = no pairs."""
+class SeveralOutputs(OutputLayer, nn.Module):
+    """The output layers of a task with parts, each a module by the part's name.
 
-    reads_sentence = True
+    The main scores of a part have its name, ``upos``; further ones of it are ``arcs.labels``.
+    """
 
-    def __init__(self, words: WordLayer, pair: PairOutput | None) -> None:
+    def __init__(self, layers: Mapping[str, OutputLayer], main: Mapping[str, str]) -> None:
+        """``main``: the name that each layer gives its main scores."""
         super().__init__()
-        self.words: Any = words
-        self.pair = pair
+        for name, layer in layers.items():
+            assert isinstance(layer, nn.Module) and layer.steps is None, f"{name} reads representations once"  # noqa: PT018
+            self.add_module(name, layer)
+        self.main = dict(main)
+        represent = {layer.sentence for layer in layers.values()} - {None}
+        assert len(represent) <= 1, f"parts agree in what represents a sentence: {represent}"
+        self.sentence = next(iter(represent), None)
+        self.sizes = {self._named(name, key): of for name, layer in layers.items() for key, of in layer.sizes.items()}
 
     @property
     def has_moments(self) -> bool:  # type: ignore[override]
-        """If its output of words has."""
-        return bool(self.words.has_moments)
+        """If all its layers have."""
+        return all(layer.has_moments for layer in self._layers.values())
 
     def read(self, view: View) -> Mapping[str, Values]:
-        of_words: Mapping[str, Values] = self.words.read(view)
-        return of_words if self.pair is None else {**of_words, "pair": view.by(self.pair, view.sentence)}
+        return {
+            self._named(name, key): scores
+            for name, layer in self._layers.items()
+            if view.parts is None or name in view.parts
+            for key, scores in layer.read(view).items()
+        }
+
+    @property
+    def _layers(self) -> dict[str, Any]:
+        return dict(self.named_children())
+
+    def _named(self, name: str, key: str) -> str:
+        return name if key == self.main[name] else f"{name}.{key}"
 
 
 WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput

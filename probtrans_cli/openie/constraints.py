@@ -104,7 +104,7 @@ def with_content_words(model: Model, splits: Mapping[str, Split], *, required: b
         else:
             continue
         kinds = [
-            [*(kinds_of(of_sentence, tags[: len(of_sentence)]) if tags else []), *[0] * task.extra]
+            [*(kinds_of(of_sentence, tags[: len(of_sentence)]) if tags else []), *[0] * len(task.extra_words)]
             for of_sentence, tags in zip(words, upos, strict=True)
         ]
         completed[name] = split.with_column(CONTENT, kinds)

@@ -20,7 +20,7 @@ L        scores    [b, r, w, C]
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -42,7 +42,7 @@ class GridOutput(OutputLayer, nn.Module):
     """Scores of the labels of a grid, row after row; they are called ``rows``, ``[b, r, w, C]``.
 
     ``ends_without``: labels that a row must have, or the sentence ends before it. ``none_bias``: added to the score of
-    no label outside of training; it is chosen on dev.
+    no label outside of training; it is chosen on dev. ``facts``: what ``config.json`` tells of the grid beside it.
     """
 
     none_bias: Tensor
@@ -58,6 +58,7 @@ class GridOutput(OutputLayer, nn.Module):
         feedback: Feedback = "scores",
         words: WordStates = "first",
         ends_without: tuple[int, ...] = (1, 2),
+        facts: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__()
         self.rows, self.steps, self.feedback, self.of_words = rows, steps, feedback, words
@@ -68,6 +69,13 @@ class GridOutput(OutputLayer, nn.Module):
         if self.table is not None:
             nn.init.normal_(self.table.weight, std=width**-0.5)  # a vector of length 1
         self.register_buffer("none_bias", torch.zeros(()))
+        self.facts = dict(facts or {})
+
+    def decide(self, choice: float) -> None:
+        self.none_bias.fill_(choice)
+
+    def described(self) -> dict[str, Any]:
+        return {"grid": {**self.facts, "none_bias": round(float(self.none_bias), 6)}}
 
     def read(self, view: View) -> Mapping[str, Tensor]:
         assert view.again is not None, "the network begins a reading for it"

@@ -41,7 +41,7 @@ class Splitter:
     rescore: bool = False
 
     def __post_init__(self) -> None:
-        if self.extractor.task.answers != "tuples":
+        if self.extractor.task.answers.kind != "tuples":
             kind = self.extractor.recipe.task.kind
             raise UsageError(f"--coordination: a model of kind {kind} finds no tuples to merge", hint="leave it out")
 

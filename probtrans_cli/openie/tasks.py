@@ -24,7 +24,7 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.openie import coordinations, extractions
-from probtrans_cli.openie.constraints import CONTENT, penalties, with_content_words
+from probtrans_cli.openie.constraints import CONTENT, penalties
 from probtrans_cli.openie.coordinations import (
     coordination_records,
     located_coordinations,
@@ -43,12 +43,12 @@ from probtrans_cli.openie.scores import (
     tuple_statistics,
     wire57_scores,
 )
-from probtrans_cli.openie.splits import Splitter
 from probtrans_cli.openie.writing import coordination_lines, label_lines
 from probtrans_cli.recipe.grids import Coordinations, GridSection, OpenExtraction
 from probtrans_cli.tasks.answers import with_probability
 from probtrans_cli.tasks.base import (
     OUTPUT,
+    Answers,
     Counts,
     OutputRows,
     Places,
@@ -59,7 +59,6 @@ from probtrans_cli.tasks.base import (
 )
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.text import from_json
-from probtrans_cli.trained.model import Model
 from probtrans_cli.trees.drawing.drawing import Span
 
 GRID, FED_BACK = "grid", "fed_back"
@@ -68,6 +67,9 @@ BIASES = (0.0, -0.5, -1.0, -1.5, -2.0, -2.5, -3.0, -4.0, 0.5)
 START_BIAS = -1.0
 """The same during the training, where dev chooses the checkpoint: near what is chosen in the end, for without it the
 score goes up and down with how careful the model is."""
+
+
+ROWS = Answers(kind="rows", scores="rows", not_in_json=("rows",), alternatives=False, with_text=True, tells_speed=True)
 
 
 class Rows(NamedTuple):
@@ -80,10 +82,6 @@ class Rows(NamedTuple):
 class GridLabelling(Task):
     """The grid of labels of every sentence, row after row."""
 
-    not_in_json = ("rows",)
-    has_alternatives = False
-    with_text = True
-    tells_speed = True
     section: GridSection
     names: ClassVar[Sequence[str]]
     """The labels; the first one is none, and a row without the second or third ends a sentence."""
@@ -91,11 +89,6 @@ class GridLabelling(Task):
     def __init__(self, section: GridSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
         self.extra_words = tuple(labels.get("extra_words", ()))
-        self.done = 0.0
-
-    @property
-    def extra(self) -> int:
-        return len(self.extra_words)
 
     @property
     def outputs(self) -> int:
@@ -115,8 +108,10 @@ class GridLabelling(Task):
             merge=section.merge_dim or min(300, encoder.facts.width),
             feedback=section.label_feedback,
             words=section.word_repr,
+            facts={"labels": list(self.names), "rows": section.rows, "extra_words": list(self.extra_words)},
         )
-        layer.none_bias.fill_(START_BIAS if section.decision_bias == "dev" else section.decision_bias)
+        layer.decide(START_BIAS if section.decision_bias == "dev" else section.decision_bias)
+        layer.decisions = BIASES if section.decision_bias == "dev" else ()
         return layer
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
@@ -124,27 +119,12 @@ class GridLabelling(Task):
         chosen = () if self.section.decision_bias == "dev" else ("none_bias",)
         return {OUTPUT: OutputRows("labels of a grid", tuple(self.names), chosen=chosen)}
 
-    def described(self, network: Network) -> dict[str, Any]:
-        grid = {"labels": list(self.names), "rows": self.section.rows, "extra_words": list(self.extra_words)}
-        return {"grid": {**grid, "none_bias": round(float(network.output.none_bias), 6)}}
-
-    @property
-    def decisions(self) -> Sequence[float]:
-        return BIASES if self.section.decision_bias == "dev" else ()
-
-    def decide(self, network: Network, choice: float) -> None:
-        network.output.none_bias.fill_(choice)
-
     # --- batches ------------------------------------------------------------------------------------------------------
-
-    def advance(self, done: float, epoch: int) -> None:
-        del epoch
-        self.done = done
 
     def training(self, batch: Batch) -> Batch:
         """Hide rare words at random; feed the gold labels back where the recipe says so."""
         batch = without_some_words(batch, self.section.word_dropout, self.vocabulary)
-        share = {"predicted": 0.0, "gold": 1.0, "scheduled": 1.0 - self.done}[self.section.label_source]
+        share = {"predicted": 0.0, "gold": 1.0, "scheduled": 1.0 - batch.done}[self.section.label_source]
         if share == 0.0:
             return batch
         rows = self._gold(batch)
@@ -176,10 +156,6 @@ class GridLabelling(Task):
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    @property
-    def nothing(self) -> Prediction:
-        return {self.answers: [], "rows": []}
-
     def read(self, outputs: Outputs, batch: Batch) -> list[Rows]:
         """Return the rows of every sentence, in order, up to its end; a sentence of one word has none."""
         scores = outputs.scores["rows"].float()
@@ -190,7 +166,7 @@ class GridLabelling(Task):
         for label in (1, 2):
             is_row &= ((labels == label) & real).any(-1)
         words = batch.words.sum(1)
-        numbers = is_row.long().cumprod(1).sum(1) * (words - self.extra > 1)
+        numbers = is_row.long().cumprod(1).sum(1) * (words - len(self.extra_words) > 1)
         sentences = zip(labels.tolist(), chance.tolist(), numbers.tolist(), words.tolist(), strict=True)
         return [
             Rows([row[:n] for row in of_rows[:m]], [row[:n] for row in chances[:m]])
@@ -218,26 +194,29 @@ class GridLabelling(Task):
 class TupleTask(GridLabelling):
     """Loss: cross entropy of the labels of all rows, and penalties. Score: CaRB's F1 at the best threshold."""
 
-    answers = "tuples"
-    scored_apart = "parse RUN FILE --input tokens -f carb > OUT, then score carb OUT --gold GOLD"
+    answers = replace(
+        ROWS,
+        kind="tuples",
+        gives=("tuples", "rows"),
+        scored_apart="parse RUN FILE --input tokens -f carb > OUT, then score carb OUT --gold GOLD",
+        nothing={"tuples": [], "rows": []},
+    )
     section: OpenExtraction
     names = extractions.LABELS
-    gives = ("tuples", "rows")
 
     def __init__(self, section: OpenExtraction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
-        self.penalised = False
+        # What :func:`probtrans_cli.openie.extractions.tuples_in` takes.
+        rules = {
+            "confidence": section.confidence,
+            "extra_words": list(self.extra_words),
+            "location_time": section.location_time,
+        }
+        self.answers = replace(self.answers, rules=rules)
 
     @property
     def columns(self) -> Mapping[str, int]:
         return {**super().columns, CONTENT: 0}
-
-    def complete(self, model: Model, splits: Mapping[str, Split], *, required: bool) -> dict[str, Split]:
-        return with_content_words(model, splits, required=required)
-
-    def advance(self, done: float, epoch: int) -> None:
-        super().advance(done, epoch)
-        self.penalised = epoch >= self.section.constraint_start_epoch
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         sentences = batch.words.any(1).sum()
@@ -249,28 +228,19 @@ class TupleTask(GridLabelling):
         terms, used = dict(super().terms(outputs, batch)), self.section.constraints.used
         if not used:
             return terms
-        if self.section.constraint_only and self.penalised:
+        penalised = batch.epoch >= self.section.constraint_start_epoch
+        if self.section.constraint_only and penalised:
             terms["loss"] = replace(terms["loss"], weight=0.0)
         kinds = batch.gold[CONTENT]
         of_sentences = penalties(outputs.scores["rows"].float().softmax(-1), kinds > 0, kinds == 3)
         counts = self.counts(batch)
         for name, weight in used.items():
-            terms[name] = Term(of_sentences[name].sum(), counts[name], weight if self.penalised else 0.0)
+            terms[name] = Term(of_sentences[name].sum(), counts[name], weight if penalised else 0.0)
         return terms
-
-    @property
-    def rules(self) -> dict[str, Any]:
-        """What :func:`probtrans_cli.openie.extractions.tuples_in` takes."""
-        section = self.section
-        return {
-            "confidence": section.confidence,
-            "extra_words": list(self.extra_words),
-            "location_time": section.location_time,
-        }
 
     def compared(self, split: Split, index: int, rows: Rows) -> Mapping[Any, float]:
         words = self.words_of(split, index)
-        return self.counts_of(split, index, tuples_in(words, rows.labels, rows.log_probability, **self.rules))
+        return self.counts_of(split, index, tuples_in(words, rows.labels, rows.log_probability, **self.answers.rules))
 
     def counts_of(self, split: Split, index: int, predicted: Iterable[Extraction]) -> dict[Any, float]:
         """Return the counts of a sentence: its gold tuples, and the confidences of those that are predicted, in order;
@@ -287,7 +257,9 @@ class TupleTask(GridLabelling):
         """Return the words of a sentence, without the extra ones; their numbers where they have spaces in them."""
         spelled = split.text("spelling", index).split(" ")
         number = int(split.words[index])
-        return (spelled if len(spelled) == number else [str(i) for i in range(number)])[: number - self.extra]
+        return (spelled if len(spelled) == number else [str(i) for i in range(number)])[
+            : number - len(self.extra_words)
+        ]
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         counts = super().measure(outputs, batch)
@@ -326,14 +298,6 @@ class TupleTask(GridLabelling):
             scores |= tuple_statistics(positions.values())
         return scores | {str(name): value for name, value in counts.items() if str(name).startswith("violations_")}
 
-    def floors(self, split: Split) -> dict[str, Any]:
-        """Return ``floor_f1`` and ``floor_auc``: CaRB's, of sentences that are cut at their verbs."""
-        counts = Counts()
-        for index in range(len(split)):
-            counts.add(self.counts_of(split, index, baseline_tuples(self.words_of(split, index))))
-        scores = self.scores(counts, final=False)
-        return {f"floor_{name}": scores[name] for name in ("f1", "auc")}
-
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """Return ``tuples``: the texts of ``arg1``, ``rel`` and ``arg2``, ``confidence``, ``row``, ``words``: the
         numbers of the words of each part, ``location_time``: those of arg2 that say where or when, and ``added``: the
@@ -343,14 +307,14 @@ class TupleTask(GridLabelling):
         predictions: list[Prediction] = []
         for index, rows in zip(batch.indices.tolist(), self.read(outputs, batch), strict=True):
             words = self.words_of(batch.split, index)
-            tuples = tuples_in(words, rows.labels, rows.log_probability, **self.rules)
-            labels = rows.labels or [[extractions.NONE] * (len(words) + self.extra)]
+            tuples = tuples_in(words, rows.labels, rows.log_probability, **self.answers.rules)
+            labels = rows.labels or [[extractions.NONE] * (len(words) + len(self.extra_words))]
             records = [tuple_record(extraction, words) for extraction in tuples]
             predictions.append({"tuples": records, "rows": labels})
         return predictions
 
     def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
-        return label_lines([*words, *extra_words(self.extra)], prediction["rows"])
+        return label_lines([*words, *extra_words(len(self.extra_words))], prediction["rows"])
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
         return {**prediction, "tuples": [located_tuple(record, text, characters) for record in prediction["tuples"]]}
@@ -371,24 +335,36 @@ class TupleTask(GridLabelling):
         return Places(comments={"tuple": comments}, spans=spans, lines=lines)
 
 
+def baselines(task: TupleTask, split: Split) -> dict[str, Any]:
+    """Return ``floor_f1`` and ``floor_auc``: CaRB's, of sentences that are cut at their verbs."""
+    counts = Counts()
+    for index in range(len(split)):
+        counts.add(task.counts_of(split, index, baseline_tuples(task.words_of(split, index))))
+    scores = task.scores(counts, final=False)
+    return {f"floor_{name}": scores[name] for name in ("f1", "auc")}
+
+
 # --- coordinations ----------------------------------------------------------------------------------------------------
 
 
 class CoordinationTask(GridLabelling):
     """Loss: cross entropy of the labels of all rows. Score: F1 of coordinations all of whose conjuncts are right."""
 
-    answers = "coordinations"
-    scored_apart = "parse RUN FILE --input tokens -f labels > OUT, then score coordination OUT --gold GOLD"
+    answers = replace(
+        ROWS,
+        kind="coordinations",
+        gives=("coordinations", "rows"),
+        scored_apart="parse RUN FILE --input tokens -f labels > OUT, then score coordination OUT --gold GOLD",
+        nothing={"coordinations": [], "rows": [], "splits": [], "sentences": []},
+    )
     section: Coordinations
     names = coordinations.LABELS
-    gives = ("coordinations", "rows")
 
-    @property
-    def nothing(self) -> Prediction:
-        return {**super().nothing, "splits": [], "sentences": []}
-
-    def splitter(self, model: Model, extractor: Model, *, rescore: bool) -> Splitter:
-        return Splitter(model, extractor, rescore)
+    def __init__(self, section: Coordinations, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(section, vocabulary, labels)
+        # An export reads where sentences are split.
+        splitting = {**section.splitting, "unbreakable": sorted(section.splitting["unbreakable"])}
+        self.answers = replace(self.answers, rules={"splitting": splitting})
 
     def compared(self, split: Split, index: int, rows: Rows) -> Mapping[Any, float]:
         """Count the coordinations that are gold, predicted, and right. Gold are all of the corpus, however few rows
@@ -431,12 +407,6 @@ class CoordinationTask(GridLabelling):
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
         records = prediction["coordinations"]
         return {**prediction, **located_coordinations(records, text, characters, self.section.splitting)}
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """``splitting``: where sentences are split."""
-        splitting = self.section.splitting
-        return {"splitting": {**splitting, "unbreakable": sorted(splitting["unbreakable"])}}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return a line of bars below the words for each level; comments of CoNLL-U; the simple sentences as lines."""

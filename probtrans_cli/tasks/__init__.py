@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
+from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.recipe import grids as grid_sections
 from probtrans_cli.recipe import task as sections
 from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.task import SemanticParsing, TaskSection
-from probtrans_cli.tasks.base import Task
+from probtrans_cli.tasks.base import Splitter, Task
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.entities import NamedEntities
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
@@ -22,17 +23,37 @@ from probtrans_cli.tasks.tagging import WordTagging
 __all__ = ["TASKS", "Task", "TaskKind", "build", "register"]
 
 
+def _nothing_to_add(model: Any, splits: Mapping[str, Split], *, required: bool) -> dict[str, Split]:
+    del model, required
+    return dict(splits)
+
+
+def _no_baselines(task: Task, split: Split) -> dict[str, Any]:
+    del task, split
+    return {}
+
+
 class TaskKind(NamedTuple):
-    """A row of the tasks: its section of the recipe, which says what it needs, and the task."""
+    """A row of the tasks: its section of the recipe, which says what it needs, the task, and what few tasks have.
+
+    Each may also be the place of an object, ``module:name``, to be imported when it is needed.
+    """
 
     section: type[TaskSection]
-    task: Any
-    """A class, made with the section, the vocabulary and the labels of the training file; or where it is,
-    ``module:class``, to be imported when it is needed."""
+    task: type[Task] | str
+    """A class, made with the section, the vocabulary and the labels of the training file."""
+    complete: Callable[..., dict[str, Split]] | str = _nothing_to_add
+    """Adds columns that another model predicts: ``complete(model, splits, required=...) -> splits``. ``required``: for
+    a training, where what is missing is an error; else it is told on stderr."""
+    splitter: Callable[..., Splitter] | str | None = None
+    """What splits sentences in front of another model: ``splitter(model, extractor, rescore=...)``."""
+    baselines: Callable[..., dict[str, Any]] | str = _no_baselines
+    """Scores of rivals without learning, by names that begin with ``floor_``: ``baselines(task, split)``."""
 
-    def load(self) -> type[Task]:
-        """Return the class."""
-        return resolve_name(self.task) if isinstance(self.task, str) else self.task  # type: ignore[no-any-return]
+    def load(self, name: str = "task") -> Any:
+        """Return what a field holds or names."""
+        value = getattr(self, name)
+        return resolve_name(value) if isinstance(value, str) else value
 
 
 TASKS: Table[TaskKind] = Table("task")
@@ -55,10 +76,24 @@ register(TaskKind(sections.EntityRecognition, NamedEntities))
 register(TaskKind(sections.Classification, SentenceClassification))
 register(TaskKind(SemanticParsing, SemanticLabels))
 register(TaskKind(sections.Pretraining, Pretraining))
-register(TaskKind(grid_sections.OpenExtraction, "probtrans_cli.openie.tasks:TupleTask"))
-register(TaskKind(grid_sections.Coordinations, "probtrans_cli.openie.tasks:CoordinationTask"))
+register(
+    TaskKind(
+        grid_sections.OpenExtraction,
+        "probtrans_cli.openie.tasks:TupleTask",
+        complete="probtrans_cli.openie.constraints:with_content_words",
+        baselines="probtrans_cli.openie.tasks:baselines",
+    )
+)
+register(
+    TaskKind(
+        grid_sections.Coordinations,
+        "probtrans_cli.openie.tasks:CoordinationTask",
+        splitter="probtrans_cli.openie.splits:Splitter",
+    )
+)
 
 
 def build(section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> Task:
-    """The task that a recipe's ``task`` section describes."""
-    return TASKS[section.kind].load()(section, vocabulary, labels)
+    """Make the task that a recipe's ``task`` section describes."""
+    task: Task = TASKS[section.kind].load()(section, vocabulary, labels)
+    return task

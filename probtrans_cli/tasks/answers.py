@@ -1,20 +1,24 @@
-"""How answers are told: their alternatives, and the doubt about them, in JSON, in comments and in pictures."""
+"""How answers are written, in JSON, comments and pictures: alternatives and doubt; and their confusions, as counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from probtrans_cli.models.base import Outputs
+from probtrans_cli.tasks.batch import UNLEARNED
 from probtrans_cli.trees.drawing.drawing import probability_text
 
 DOUBT = ("entropy", "expected_entropy", "mutual_information")
 """The parts of the doubt about an answer; the last two only where a model has members that can disagree."""
 ABSTAINED = "_"
 """Stands for an answer that is not probable enough."""
+UNSEEN = "(not in training)"
+"""Stands for all labels that the training file does not have."""
 
 
 def doubt_of(outputs: Outputs, name: str, prefix: str = "") -> dict[str, list[float]]:
@@ -55,3 +59,23 @@ def doubt_comment(entropy: Sequence[float], information: Sequence[float] | None)
     """The comment of a sentence: the mean entropy, and the mean mutual information where there is one."""
     means = [sum(values) / len(values) for values in (entropy, information) if values]
     return {"uncertainty": " ".join(f"{value:.4f}" for value in means)} if means else {}
+
+
+def confusions(
+    gold: Int[Tensor, " m"], predicted: Int[Tensor, " m"], names: Sequence[str]
+) -> dict[tuple[str, str, str], float]:
+    """How often each label was given where another one, or the same, is right."""
+    pairs, numbers = torch.unique(torch.stack([gold, predicted]), dim=1, return_counts=True)
+    return {
+        ("confusion", UNSEEN if right == UNLEARNED else names[right], names[given]): float(number)
+        for right, given, number in zip(*pairs.tolist(), numbers.tolist(), strict=True)
+    }
+
+
+def confusion_table(counts: Mapping[Any, float]) -> dict[str, dict[str, int]]:
+    """``{gold: {predicted: number}}``, both in the order of their names."""
+    table: dict[str, dict[str, int]] = {}
+    for key in sorted(key for key in counts if isinstance(key, tuple) and key[0] == "confusion"):
+        _, gold, predicted = key
+        table.setdefault(gold, {})[predicted] = int(counts[key])
+    return table

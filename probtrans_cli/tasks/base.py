@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -25,11 +25,9 @@ from probtrans_cli.data.codecs.entities import located_span
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence as RawSentence
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import Encoder, Features, Outputs, Wants
-from probtrans_cli.models.network import Network, Sentence
+from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, OutputLayer
-from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trees.drawing.drawing import Span
@@ -142,118 +140,69 @@ OUTPUT = "output"
 """The part of a network that is an output layer with one kind of rows."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What a task predicts, and how its predictions are written."""
+
+    kind: str
+    """What it predicts, in a word: `words`, `tags`, `class`, ...: exports choose by it."""
+    scores: str = "words"
+    """The network's name of the scores that the predictions are read from."""
+    spans: tuple[str, ...] = ()
+    """Which parts of a prediction are lists of stretches of words, each with its ``words``, from and to."""
+    gives: tuple[str, ...] = ()
+    """Parts of a prediction that some output formats are made for; see :mod:`probtrans_cli.trained.formats`."""
+    not_in_json: tuple[str, ...] = ()
+    """Parts of a prediction that only other formats have a place for."""
+    alternatives: bool = True
+    """Whether it can have alternatives that are less probable."""
+    abstains: bool = False
+    """Whether it can be left out where it is not probable enough; see :meth:`Task.abstained`."""
+    scored_apart: str = ""
+    """How it is written and scored, where no format of data holds it beside gold; empty: one does."""
+    with_text: bool = False
+    """Whether JSON has the text of the sentence, too."""
+    tells_speed: bool = False
+    """Whether `eval` tells how many sentences a second it scores."""
+    nothing: Prediction | None = None
+    """The prediction of a sentence without a word; None: there is none."""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    """What decides it beside the scores and their labels, as data: exports carry it."""
+
+
 class Task(ABC):
     """One task, made of its section of the recipe, the vocabulary and the labels of the training file."""
 
-    answers: ClassVar[str]
-    """What it says, in a word: `words`, `tags`, `class`, ...: exports choose by it."""
-    spans: ClassVar[tuple[str, ...]] = ()
-    """Which parts of a prediction are lists of stretches of words, each with its ``words``, from and to."""
-    gives: ClassVar[tuple[str, ...]] = ()
-    """Parts of a prediction that some output formats are made for; see :mod:`probtrans_cli.trained.formats`."""
-    not_in_json: ClassVar[tuple[str, ...]] = ()
-    """Parts of a prediction that only other formats have a place for."""
-    has_alternatives: ClassVar[bool] = True
-    """Whether its answers can have alternatives that are less probable."""
-    scored_apart: ClassVar[str] = ""
-    """How its predictions are written and scored, where no format of data holds them beside gold; empty: one does."""
-    with_text: ClassVar[bool] = False
-    """Whether JSON has the text of the sentence, too."""
-    tells_speed: ClassVar[bool] = False
-    """Whether `eval` tells how many sentences a second it scores."""
+    answers: Answers
+    """What it predicts: of the class, or of a task whose labels decide about it."""
+    draws: int | None = None
+    """How many draws of masks an evaluation whose figures are reported goes over; None: nothing is masked."""
 
     def __init__(self, section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         del labels
         self.section, self.vocabulary = section, vocabulary
-
-    @property
-    def metric(self) -> str:
-        """The dev score that selects the best checkpoint."""
-        return self.section.metric
-
-    @property
-    def larger_is_better(self) -> bool:
-        """The direction of that score."""
-        return self.section.larger_is_better
 
     # --- the network --------------------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """Size of the output layer."""
-
-    @property
-    def tied(self) -> bool:
-        """Whether the outputs are the vocabulary, scored by the unary scores."""
-        return False
-
-    @property
-    def sizes(self) -> Mapping[str, Sequence[int]]:
-        """The numbers of classes of distributions that stand side by side in one score, by its name."""
-        return {}
+        """The size of the output layer."""
 
     def output(self, encoder: Encoder) -> OutputLayer:
-        """The output layer: from words' states to scores, one linear layer unless a task has its own."""
+        """Make the output layer: from words' states to scores, one linear layer unless a task has its own."""
         return LinearOutput(encoder.facts.width, self.outputs)
 
-    def representation(self, model: ModelSection) -> Sentence | None:
-        """What represents a sentence, for tasks that ask, given the recipe's ``model`` section."""
-        del model
-        return None
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        """Return what the rows of the output layer stand for, by its parts; nothing: they fit no other model's."""
+        del network
+        return {}
 
     def start(self, network: Network, split: Split) -> None:
         """Set what fresh weights take from the training corpus before the first update; most tasks take nothing."""
         del network, split
 
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        """What the rows of the output layer stand for, by its parts; nothing: they fit no other model's."""
-        del network
-        return {}
-
-    def complete(self, model: Any, splits: Mapping[str, Split], *, required: bool) -> dict[str, Split]:
-        """Return the splits of the task's ``model`` with the columns that another model adds; most tasks add none.
-
-        ``required``: for a training. What is missing is an error then; else it is told on stderr.
-        """
-        del model, required
-        return dict(splits)
-
-    def splitter(self, model: Any, extractor: Any, *, rescore: bool) -> Splitter:
-        """Return what splits sentences in front of ``extractor`` by the answers of ``model``, a model of this task.
-
-        Raises:
-            UsageError: the task finds no coordinations, or the extractor no tuples.
-        """
-        del model, extractor, rescore
-        kind = self.section.kind
-        raise UsageError(f"--coordination: a model of kind {kind} finds no coordinations", hint="name another run")
-
-    @property
-    def decisions(self) -> Sequence[float]:
-        """Values among which dev chooses, when all is learned, for how answers are decided; none of most tasks."""
-        return ()
-
-    def decide(self, network: Network, choice: float) -> None:
-        """Decide answers by one of :attr:`decisions`, which is kept with the weights."""
-        del network, choice
-        raise TypeError(f"a {type(self).__name__} has no such choice")
-
-    def described(self, network: Network) -> dict[str, Any]:
-        """What ``config.json`` of a checkpoint says of it, for those who use the weights elsewhere."""
-        del network
-        return {}
-
     # --- batches ------------------------------------------------------------------------------------------------------
-
-    def advance(self, done: float, epoch: int) -> None:
-        """Hear before an update which share of the training is done, and the number of the epoch, from 0."""
-        del done, epoch
-
-    @property
-    def extra(self) -> int:
-        """How many extra words it reads behind the words of every sentence; see :class:`Sentence`'s ``extra``."""
-        return 0
 
     @property
     def columns(self) -> Mapping[str, int]:
@@ -261,121 +210,80 @@ class Task(ABC):
         return {}
 
     def training(self, batch: Batch) -> Batch:
-        """The batch as training shows it; random choices come from torch's default CPU generator."""
+        """Return the batch as training shows it; random choices come from torch's default CPU generator."""
         return batch
 
-    def passes(self, *, final: bool) -> int:
-        """How often an evaluation goes over the data; ``final``: for a figure that is reported,
-        as against one that only chooses between checkpoints."""
-        del final
-        return 1
-
     def evaluation(self, batch: Batch, number: int) -> Batch:
-        """The batch as a pass of an evaluation shows it: a function of the corpus and the number of the pass alone."""
+        """Return the batch as a pass of an evaluation shows it: a function of the corpus and the pass alone."""
         return replace(batch, number=number)
 
-    def draw(self, masks: int) -> None:
-        """Let a final evaluation go over the data with so many draws of masks.
-
-        Raises:
-            UsageError: nothing is masked.
-        """
-        del masks
-        raise UsageError("--masks is for masked language models", hint="leave it out")
-
-    def require_something(self, split: Split, how: Evaluation) -> None:
-        """Raise NothingToScoreError where a split has nothing that an evaluation of the training could score."""
-        del split, how
-
-    def units(self, split: Split, how: Evaluation) -> int:
-        """N, of how many things the loss of a whole split is the mean: words, sentences or hidden words; at least 1."""
-        number = 0
-        for indices in how.batches(split):
-            batch = collate(split, indices, self.columns, padding=self.vocabulary.PAD, device=how.device)
-            number += int(next(iter(self.counts(self.evaluation(batch, 0)).values())))
-        return max(number, 1)
-
-    # --- answers ------------------------------------------------------------------------------------------------------
-
     def wants(self, batch: Batch) -> Wants:
-        """What is asked of the network: scores of the words that are scored."""
+        """Return what the network is to compute: scores of the words that are scored."""
         return Wants(words=batch.words if batch.scored is None else batch.scored)
+
+    # --- the loss -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """How many things each term of the loss is summed over, the most important term first: known without the
-        network, so that an update can divide by the number in all its batches."""
+        """Return the number of things that each term of the loss is summed over, the most important term first.
+
+        It is known without the network, so that an update can divide by the number in all its batches.
+        """
 
     @abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        """The terms of the training loss."""
+        """Return the terms of the training loss, by the names of :meth:`counts`."""
+
+    # --- scores -------------------------------------------------------------------------------------------------------
 
     def questions(self, batch: Batch) -> Questions | None:
-        """What is asked in a batch of :meth:`evaluation`, in the order of the scores; None where an answer is more than
-        one choice among classes."""
+        """Return what is asked in a batch of :meth:`evaluation`, in the order of the scores; None where an answer is
+        more than one choice among classes."""
         del batch
         return None
 
-    @property
-    def has_questions(self) -> bool:
-        """Whether :meth:`questions` is one of its own."""
-        return type(self).questions is not Task.questions
-
     @abstractmethod
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """What the scores are made of."""
+        """Return the counts that the scores are made of."""
 
     @abstractmethod
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """Scores of all that was counted, ``loss`` among them; None where there is nothing to compute it from."""
+        """Return the scores of all that was counted, ``loss`` among them; None where there is nothing to compute it
+        from. ``final``: for figures that are reported, as against those that choose between checkpoints."""
 
-    def floors(self, split: Split) -> dict[str, Any]:
-        """Scores of a rival without learning, by names that begin with ``floor_``; of most tasks there is none."""
-        del split
-        return {}
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """What decides its answers beside the scores and their labels, as data: exports carry it."""
-        return {}
-
-    @property
-    def nothing(self) -> Prediction | None:
-        """What is predicted of a sentence without a word; None: nothing at all."""
-        return None
+    # --- predictions --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
-        """One prediction a sentence, in the order of the batch; the batch is one of :meth:`evaluation`, or plain.
+        """Return a prediction for each sentence, in order; the batch is one of :meth:`evaluation`, or plain.
 
         ``top``: with so many alternatives, the best first, where there are several.
         """
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
-        """A prediction with the text of its spans and where in the sentence's text they stand; ``characters``: those
+        """Add to a prediction the text of its spans and where in the sentence's text they stand; ``characters``: those
         of every word, ``[begin, end)``."""
-
-        spans = {key: [located_span(span, text, characters) for span in prediction[key]] for key in self.spans}
+        spans = {key: [located_span(span, text, characters) for span in prediction[key]] for key in self.answers.spans}
         return {**prediction, **spans}
 
-    abstains: ClassVar[bool] = False
-    """Whether it can leave an answer out that is not probable enough."""
-
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
-        """The prediction with `_` for every answer that is less probable than ``least``; and for each answer whether it
-        is one of them."""
+        """Return the prediction with `_` for every answer that is less probable than ``least``; and for each answer
+        whether it is one of them."""
         del least
         return prediction, []
 
-    def says_nothing(self, batch: Batch) -> bool:
-        """Whether there is nothing in a batch that it says something of, so that the network need not be asked."""
-        del batch
-        return False
-
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """Where a prediction stands in formats other than JSON; ``probability``: with the probabilities of words."""
+        """Return where a prediction stands in formats other than JSON; ``probability``: with the probabilities of
+        words."""
         del prediction, probability
         return Places()
+
+
+def scored(task: Task, split: Split, how: Evaluation) -> Iterator[int]:
+    """Yield, batch by batch, of how many things the loss of a split is the mean: words, sentences or hidden words."""
+    for indices in how.batches(split):
+        batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=how.device)
+        yield int(next(iter(task.counts(task.evaluation(batch, 0)).values())))
 
 
 def without_some_words(batch: Batch, alpha: float, vocabulary: Vocabulary) -> Batch:

@@ -27,7 +27,8 @@ class Batch(Inputs):
     [b, w]``: of each word in the training file, -1 where there is none. ``gold``: the columns that the task asked for,
     as far as the split has them, by name, ``[b, w]`` or ``[b, 1]``. ``scored``: of words or tokens, those that the task
     has something to say of; None = all words. ``positions [m]``: of these, or of all words, counted through the padded
-    batch, where they are known. ``number``: of the pass of an evaluation, from 0.
+    batch, where they are known. ``number``: of the pass of an evaluation, from 0. ``done``,
+    ``epoch``: in training, the share of it that is done, and the number of the epoch, from 0.
     """
 
     split: Split
@@ -38,6 +39,8 @@ class Batch(Inputs):
     scored: Bool[Tensor, "b s"] | None = None
     positions: Int[Tensor, " m"] | None = None
     number: int = 0
+    done: float = 0.0
+    epoch: int = 0
 
     def __len__(self) -> int:
         return len(self.indices)

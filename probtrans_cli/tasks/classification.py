@@ -13,14 +13,23 @@ from torch.nn import functional
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
-from probtrans_cli.models.network import Network, Sentence
+from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import SentenceOutput
-from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.statistics.intervals import interval, moments
-from probtrans_cli.tasks.answers import ABSTAINED, alternatives, doubt_comment, doubt_of, doubt_text, with_probability
+from probtrans_cli.tasks.answers import (
+    ABSTAINED,
+    alternatives,
+    confusion_table,
+    confusions,
+    doubt_comment,
+    doubt_of,
+    doubt_text,
+    with_probability,
+)
 from probtrans_cli.tasks.base import (
     OUTPUT,
+    Answers,
     Counts,
     OutputRows,
     Places,
@@ -31,18 +40,19 @@ from probtrans_cli.tasks.base import (
     without_some_words,
 )
 from probtrans_cli.tasks.batch import UNLEARNED, Batch
-from probtrans_cli.tasks.confusions import confusion_table, confusions
 
 
 class SentenceClassification(Task):
     """Loss: mean cross entropy over sentences. Score: accuracy."""
 
-    answers = "class"
+    answers = Answers(kind="class", scores="sentence", abstains=True)
+    column = LABEL
+    layer: type[SentenceOutput] = SentenceOutput
     section: Classification
 
     def __init__(self, section: Classification, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
-        self.names = list(labels[LABEL])
+        self.names = list(labels[self.column])
 
     @property
     def outputs(self) -> int:
@@ -50,22 +60,19 @@ class SentenceClassification(Task):
         return len(self.names)
 
     def output(self, encoder: Encoder) -> SentenceOutput:
-        """One linear layer on a sentence's representation."""
-        rooted = self.section.representation in ("root", "auto")
-        return SentenceOutput(encoder.facts.sentence_width if rooted else encoder.facts.width, self.outputs)
-
-    def representation(self, model: ModelSection) -> Sentence:
-        """What the recipe says, or the root where there is one, else the state of `<cls>`."""
-        if self.section.representation != "auto":
-            return self.section.representation
-        return "root" if model.facts.has_root else "cls"
+        """Make a linear layer on what the recipe says, or on the root where there is one, else on `<cls>`."""
+        facts, represents = encoder.facts, self.section.representation
+        width = facts.sentence_width if represents in ("root", "auto") else facts.width
+        if represents == "auto":
+            represents = "root" if facts.has_root else "cls"
+        return self.layer(width, self.outputs, sentence=represents)
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         return {OUTPUT: OutputRows(f"labels of texts by {what_reads(network)}", tuple(self.names))}
 
     @property
     def columns(self) -> Mapping[str, int]:
-        return {LABEL: UNLEARNED}
+        return {self.column: UNLEARNED}
 
     def training(self, batch: Batch) -> Batch:
         """Rare words are hidden at random."""
@@ -80,19 +87,19 @@ class SentenceClassification(Task):
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """The cross entropy, summed over sentences."""
-        gold = batch.gold[LABEL][:, 0]
+        gold = batch.gold[self.column][:, 0]
         losses = functional.cross_entropy(outputs.scores["sentence"].float(), gold, reduction="sum")
         return {"loss": Term(losses, self.counts(batch)["loss"])}
 
     def questions(self, batch: Batch) -> Questions:
         """The label of every sentence; none is known where the batch has no gold."""
         rows = torch.arange(len(batch), device=batch.ids.device)
-        gold = batch.gold.get(LABEL)
+        gold = batch.gold.get(self.column)
         return Questions("sentence", torch.full_like(rows, UNLEARNED) if gold is None else gold[:, 0], rows)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """The summed loss, the sentences that have one, right labels, and sentences; which was given for which."""
-        scores, gold = outputs.scores["sentence"].float(), batch.gold[LABEL][:, 0]
+        scores, gold = outputs.scores["sentence"].float(), batch.gold[self.column][:, 0]
         loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNLEARNED)
         best = scores.argmax(-1)
         right = best == gold
@@ -134,8 +141,6 @@ class SentenceClassification(Task):
             comments |= doubt_comment([prediction["label_entropy"]], None if information is None else [information])
             title = f", {doubt_text(prediction['label_entropy'])}"
         return Places(comments=comments, title=with_probability(label, chance if probability else None) + title)
-
-    abstains = True
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
         out = prediction["label_probability"] < least

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probtrans_cli.data.codecs.entities import TAG_END, Scheme, entity_records
+from probtrans_cli.data.codecs.entities import TAG_END, Scheme, entity_records, may_follow
 from probtrans_cli.data.codecs.entity_scores import compare, scores_by_type, scores_of
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.statistics.intervals import interval, moments
@@ -18,7 +21,6 @@ from probtrans_cli.tasks.answers import with_probability
 from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.tagging import WordTagging, tag_comments, tag_probabilities
-from probtrans_cli.tasks.valid_tags import Allowed, allowed_by, best_valid
 from probtrans_cli.trees.drawing.drawing import Span
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes")
@@ -28,18 +30,14 @@ class NamedEntities(WordTagging):
     """Loss: cross entropy of the tags. Score: F1 of entities: both ends and the type are right."""
 
     section: EntityRecognition
-    spans = ("entities",)
 
-    @cached_property
-    def allowed(self) -> Allowed:
-        """The sequences of tags that the scheme of the training file allows."""
-        return allowed_by(self.names, SCHEMES[_ending(self.names)])
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """``entities``: there are some; ``allowed``: the tags that may stand first, behind each other and last."""
-        allowed = {name: rows.tolist() for name, rows in self.allowed._asdict().items()} if self.section.valid else None
-        return {"entities": True, "allowed": allowed}
+    def __init__(self, section: EntityRecognition, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(section, vocabulary, labels)
+        self.allowed = allowed_by(self.names, SCHEMES[_ending(self.names)])
+        allowed = {name: rows.tolist() for name, rows in self.allowed._asdict().items()} if section.valid else None
+        # An export reads these: there are entities, and the tags that may stand first, behind each other and last.
+        rules = {"entities": True, "allowed": allowed}
+        self.answers = replace(self.answers, spans=("entities",), rules=rules)
 
     def tag_ids(self, outputs: Outputs, batch: Batch) -> Tensor:
         """The ids of the most probable valid tags, in row-major order; of each word's best one if `valid` is false."""
@@ -116,3 +114,52 @@ def _of_reading(counts: Counts, reading: Scheme | None) -> dict[Any, float]:
 def _ending(tags: Iterable[str]) -> bool:
     """Whether a tag ends an entity, as in bioes."""
     return any(tag.startswith(("S-", "E-")) for tag in tags)
+
+
+class Allowed(NamedTuple):
+    """Which tags a scheme allows as the first one ``[a]``, which one after another ``[a, e]``, and which as the last
+    one ``[a]``."""
+
+    first: Bool[Tensor, " a"]
+    then: Bool[Tensor, "a e"]
+    last: Bool[Tensor, " a"]
+
+
+def allowed_by(names: Sequence[str], scheme: Scheme) -> Allowed:
+    """What a scheme allows of these tags, which are all its own."""
+    return Allowed(
+        torch.tensor([may_follow("", name, scheme) for name in names]),
+        torch.tensor([[may_follow(before, name, scheme) for name in names] for before in names]),
+        torch.tensor([may_follow(name, "", scheme) for name in names]),
+    )
+
+
+def best_valid(scores: Float[Tensor, "m a"], words: Bool[Tensor, "b w"], may: Allowed) -> Int[Tensor, " m"]:
+    """The tags of all words, in row-major order; a sentence that no valid sequence fits has each word's best tag.
+
+    Args:
+        scores: log probabilities of the tags of every word, up to a constant of the word.
+        words: where there is a word; those of a sentence stand at its beginning.
+        may: what the scheme allows.
+    """
+    first, then, last = (
+        torch.zeros(of.shape, dtype=torch.float64).masked_fill(~of, -torch.inf).to(scores.device) for of in may
+    )
+    exact = scores.double()
+    lattice = exact.new_zeros(*words.shape, scores.shape[-1])
+    # Each word's best score becomes 0: where the best tags are valid, their sum is 0 without rounding.
+    lattice[words] = exact - exact.max(-1, keepdim=True).values
+    total, itself = lattice[:, 0] + first, torch.arange(scores.shape[-1], device=scores.device)
+    steps = []
+    for i in range(1, words.shape[1]):
+        best, before = (total[:, :, None] + then).max(1)
+        there = words[:, i, None]  # behind its end a sentence stays as it is
+        total = torch.where(there, best + lattice[:, i], total)
+        steps.append(torch.where(there, before, itself))
+    best, tag = (total + last).max(-1)
+    tags = [tag]
+    for before in reversed(steps):
+        tag = before.gather(1, tag[:, None])[:, 0]
+        tags.append(tag)
+    possible = (best > -torch.inf)[:, None].expand_as(words)
+    return torch.where(possible[words], torch.stack(tags[::-1], 1)[words], scores.argmax(-1))

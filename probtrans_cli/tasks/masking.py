@@ -24,8 +24,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import SPECIALS, UNKNOWN, Vocabulary
 from probtrans_cli.errors import NothingToScoreError, RecipeError
 from probtrans_cli.recipe.task import Masking
-from probtrans_cli.tasks.base import Evaluation
-from probtrans_cli.tasks.batch import Batch, collate, tensor
+from probtrans_cli.tasks.batch import Batch, tensor
 
 # Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
 EVALUATION_SEED = 20_230_000
@@ -84,15 +83,6 @@ class Masks:
             return np.asarray(np.random.default_rng(EVALUATION_SEED + draw).random(shape, dtype=np.float32))
         # numpy's old generator, seeded with a list, is Python's own.
         return np.asarray(np.random.RandomState([seed + draw]).random_sample(shape))
-
-    def require_some(self, split: Split, how: Evaluation, draws: int) -> None:
-        """Raises NothingToScoreError where none of an evaluation's first ``draws`` hides a token."""
-        for draw in range(draws):
-            for indices in how.batches(split):
-                batch = collate(split, indices, padding=self.vocabulary.PAD, device=how.device)
-                if self.hidden(batch, self.evaluation(batch, draw)).any():
-                    return
-        raise nothing_hidden()
 
     def hidden(self, batch: Batch, draw: Tensor) -> Bool[Tensor, "b n"]:
         """Which tokens are hidden."""

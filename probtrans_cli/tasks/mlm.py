@@ -16,10 +16,10 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, OutputLayer, TiedMean, TiedOutput, WordLayer
-from probtrans_cli.recipe.task import MaskedLanguageModel, Pretraining
+from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, TiedMean, TiedOutput, WordLayer
+from probtrans_cli.recipe.task import WordPrediction
 from probtrans_cli.tasks.answers import doubt_of, with_probability
-from probtrans_cli.tasks.base import OUTPUT, Counts, Evaluation, OutputRows, Places, Prediction, Questions, Task, Term
+from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Questions, Task, Term
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.masking import Masks, nothing_hidden
 
@@ -28,39 +28,29 @@ BERT_WORDS = "words"
 """The part of a network that is an output layer of words in BERT's form."""
 IDS = "ids"
 """The gold column of the tokens that were hidden."""
+MOST_PROBABLE = 5  # words of a prediction
 
 
-class WordPrediction(Task):
-    """What tasks share that hide words and predict them: the masks, and the output layer over the vocabulary."""
+class MaskedLanguageModelling(Task):
+    """Loss: mean cross entropy over hidden words. Score: perplexity, of all fixed mask draws together."""
 
-    answers = "words"
-    section: MaskedLanguageModel | Pretraining
+    answers = Answers(kind="words", rules={"most": MOST_PROBABLE})  # so many words of each mask
+    section: WordPrediction
 
-    def __init__(
-        self, section: MaskedLanguageModel | Pretraining, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]
-    ) -> None:
+    def __init__(self, section: WordPrediction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
-        self.masks = Masks(section.mlm, vocabulary)
+        self.masks, self.draws = Masks(section.mlm, vocabulary), section.eval_masks
 
     @property
     def outputs(self) -> int:
         """One score per vocabulary entry."""
         return self.vocabulary.size
 
-    @property
-    def tied(self) -> bool:
-        """Whether the recipe wants the output layer of words tied to the unary scores."""
-        return self.section.tied
-
-    def output(self, encoder: Encoder) -> OutputLayer:
-        """A linear layer, the unary scores, or BERT's own."""
-        return self.word_output(encoder)
-
-    def word_output(self, encoder: Encoder) -> WordLayer:
-        """The output layer of words that the recipe asks for. Of a linear and a tied one padding and `<mask>` have no
-        probability; BERT's is as `transformers` has it."""
+    def output(self, encoder: Encoder) -> WordLayer:
+        """Make the output layer that the recipe asks for: linear, the unary scores, or BERT's own. Of the first two
+        padding and `<mask>` have no probability; BERT's is as `transformers` has it."""
         never = (self.vocabulary.PAD, self.vocabulary.MASK)
-        return WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.tied)
+        return WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.tied)
 
     def start(self, network: Network, split: Split) -> None:
         """Where the recipe says so, let every word's bias begin at the logarithm of its frequency."""
@@ -81,13 +71,6 @@ class WordPrediction(Task):
         hidden = self.masks.hidden(batch, draw)
         return self._shown(batch, hidden, draw, self.masks.scored(batch.ids, hidden))
 
-    def passes(self, *, final: bool) -> int:
-        """The number of mask draws."""
-        return self.section.eval_masks if final else 1
-
-    def draw(self, masks: int) -> None:
-        self.section = self.section.model_copy(update={"eval_masks": masks})
-
     def evaluation(self, batch: Batch, number: int) -> Batch:
         """The tokens of a draw of masks are hidden and scored: a function of corpus and draw, not of batches."""
         draw = self.masks.evaluation(batch, number)
@@ -98,19 +81,39 @@ class WordPrediction(Task):
         shown = self.masks.shown(batch.ids, hidden, draw)
         return replace(batch, ids=shown, gold={**batch.gold, IDS: batch.ids}, scored=scored)
 
-    def require_something(self, split: Split, how: Evaluation) -> None:
-        self.masks.require_some(split, how, 1)
-
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def wants(self, batch: Batch) -> Wants:
         """Scores of what is hidden; of a batch in which nothing was hidden, of what is written as a mask."""
         return Wants(tokens=batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored)
 
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Tokens that are scored."""
+        assert batch.scored is not None, "masks were drawn"
+        return {"loss": batch.scored.sum()}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The cross entropy at the tokens that are scored."""
+        gold = batch.picked(batch.gold[IDS])
+        total = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum")
+        return {"loss": Term(total, self.counts(batch)["loss"])}
+
     def questions(self, batch: Batch) -> Questions:
         """Every hidden word."""
         assert batch.scored is not None, "masks were drawn"
         return Questions("words", batch.gold[IDS][batch.scored], batch.scored.nonzero()[:, 0])
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """Summed loss and number of hidden words, draw by draw."""
+        loss = self.terms(outputs, batch)["loss"]
+        return Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
+        """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
+        del final
+        sums = sums_of(counts)
+        total, number = sums.sum(0)
+        return {**perplexities(sums), "loss": float(total / number)}
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``masks``: of every word that is written as a mask its number from 0 (``word``), the ``words`` most probable
@@ -131,16 +134,6 @@ class WordPrediction(Task):
             predictions[row]["masks"].append({"word": word, "words": words, "probabilities": chances, **parts})
         return predictions
 
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """``most``: so many words of each mask."""
-        return {"most": MOST_PROBABLE}
-
-    def says_nothing(self, batch: Batch) -> bool:
-        """Nothing is written as a mask."""
-        tokens = self.wants(batch).tokens
-        return tokens is not None and not bool(tokens.any())
-
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Below the masks."""
         masks = {mask["word"]: mask for mask in prediction["masks"]}
@@ -149,35 +142,6 @@ class WordPrediction(Task):
             chances = mask["probabilities"] if probability else [None] * len(mask["words"])
             notes[word] = [with_probability(*pair) for pair in zip(mask["words"], chances, strict=True)]
         return Places(notes=notes)
-
-
-MOST_PROBABLE = 5  # words of a prediction
-
-
-class MaskedLanguageModelling(WordPrediction):
-    """Loss: mean cross entropy over hidden words. Score: perplexity, of all fixed mask draws together."""
-
-    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Tokens that are scored."""
-        assert batch.scored is not None, "masks were drawn"
-        return {"loss": batch.scored.sum()}
-
-    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        """The cross entropy at the tokens that are scored."""
-        gold = batch.picked(batch.gold[IDS])
-        total = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum")
-        return {"loss": Term(total, self.counts(batch)["loss"])}
-
-    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Summed loss and number of hidden words, draw by draw."""
-        loss = self.terms(outputs, batch)["loss"]
-        return Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
-
-    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
-        sums = sums_of(counts, self.passes(final=final))
-        total, number = sums.sum(0)
-        return {**perplexities(sums), "loss": float(total / number)}
 
 
 @torch.no_grad()
@@ -190,14 +154,15 @@ def start_at_frequencies(output: Any, split: Split, vocabulary: Vocabulary) -> N
     output.bias.copy_(torch.from_numpy(np.log((counts + 1.0) / (counts + 1.0).sum())))
 
 
-def sums_of(counts: Counts, draws: int, names: Sequence[str] = ("loss", "words")) -> np.ndarray:
-    """``[masks, names]``: the counts of every mask draw; the first two are summed loss and number of hidden words.
+def sums_of(counts: Counts) -> np.ndarray:
+    """Return the summed loss and the number of hidden words of every mask draw, ``[masks, 2]``.
 
     Raises:
         NothingToScoreError: no word was hidden in any.
     """
-    sums = np.array([[counts[name, draw] for name in names] for draw in range(draws)])
-    if sums[:, 1].sum() == 0:
+    draws = sorted({draw for _, draw in counts})
+    sums = np.array([[counts[name, draw] for name in ("loss", "words")] for draw in draws])
+    if not draws or sums[:, 1].sum() == 0:
         raise nothing_hidden()
     return sums
 

@@ -13,6 +13,7 @@ The loss is the sum of the five cross entropies, its mean over words.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.recipe.task import SemanticParsing
 from probtrans_cli.statistics.intervals import interval, moments
-from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Prediction, Task, Term
+from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Task, Term
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.tasks.whole_sentences import COLUMNS, WholeSentences
 
@@ -39,10 +40,12 @@ _CASE = "case"
 class SemanticOutput(OutputLayer, nn.Module):
     """Scores of all labels of the words, and of their parents by attention."""
 
-    def __init__(self, width: int, labels: int, *, attention: bool, alone: Sequence[bool] = ()) -> None:
-        """``alone``: of every label, whether it is read from the word's own unary scores, not from its state."""
+    def __init__(self, width: int, labels: Sequence[int], *, attention: bool, alone: Sequence[bool] = ()) -> None:
+        """``labels``: the number of each column's; ``alone``: of every label, whether it is read from the word's own
+        unary scores, not from its state."""
         super().__init__()
-        self.labels = nn.Linear(width, labels)
+        self.sizes = {"words": labels}
+        self.labels = nn.Linear(width, sum(labels))
         self.of_words: Tensor | None
         self.register_buffer("of_words", torch.tensor(alone) if any(alone) else None, persistent=False)
         self.child = nn.Linear(width, width, bias=False) if attention else None
@@ -78,8 +81,7 @@ class SemanticOutput(OutputLayer, nn.Module):
 class SemanticLabels(Task):
     """Loss: sum of five cross entropies. Score: share of sentences of which everything is right."""
 
-    answers = "graphs"
-    has_alternatives = False
+    answers = Answers(kind="graphs", alternatives=False)
     section: SemanticParsing
 
     def __init__(self, section: SemanticParsing, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
@@ -90,25 +92,20 @@ class SemanticLabels(Task):
         of_sentences = section.decode == "sentence"
         self.frames = ["" if label == NONE else label for label in labels["frame"]] if of_sentences else None
         self.whole = None if self.frames is None else WholeSentences(self.frames, self.names)
+        # An export reads these: the labels of each column, how parents are learned, and labels of whole sentences.
+        rules = {"columns": self.names, "parent": section.parent, "frames": self.frames}
+        self.answers = replace(self.answers, rules=rules)
 
     @property
     def outputs(self) -> int:
         """One score per label of each column."""
         return sum(map(len, self.names.values()))
 
-    @property
-    def sizes(self) -> Mapping[str, Sequence[int]]:
-        return {"words": [len(names) for names in self.names.values()]}
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """``columns``: the labels of each; ``parent``: how parents are learned; ``frames``: of whole sentences."""
-        return {"columns": self.names, "parent": self.section.parent, "frames": self.frames}
-
     def output(self, encoder: Encoder) -> SemanticOutput:
         """All labels by one product, and once more of what the word alone tells."""
         alone = [name in self.section.alone for name, labels in self.names.items() for _ in labels]
-        return SemanticOutput(encoder.facts.width, self.outputs, attention=self.attention, alone=alone)
+        sizes = [len(names) for names in self.names.values()]
+        return SemanticOutput(encoder.facts.width, sizes, attention=self.attention, alone=alone)
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         del network
@@ -123,7 +120,7 @@ class SemanticLabels(Task):
 
     def _scores(self, outputs: Outputs) -> dict[str, Tensor]:
         """Scores ``[m, labels]`` of every column, and with attention ``parents [m, 1 + w]``."""
-        together = torch.split(outputs.scores["words"].float(), list(self.sizes["words"]), dim=-1)
+        together = torch.split(outputs.scores["words"].float(), [*map(len, self.names.values())], dim=-1)
         scores = dict(zip(self.names, together, strict=True))
         return scores | ({"parents": outputs.scores["parents"].float()} if self.attention else {})
 

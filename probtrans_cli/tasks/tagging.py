@@ -15,9 +15,19 @@ from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.task import EntityRecognition, Tagging
 from probtrans_cli.statistics.intervals import interval, moments
-from probtrans_cli.tasks.answers import ABSTAINED, alternatives, doubt_comment, doubt_of, doubt_text, with_probability
+from probtrans_cli.tasks.answers import (
+    ABSTAINED,
+    alternatives,
+    confusion_table,
+    confusions,
+    doubt_comment,
+    doubt_of,
+    doubt_text,
+    with_probability,
+)
 from probtrans_cli.tasks.base import (
     OUTPUT,
+    Answers,
     Counts,
     OutputRows,
     Places,
@@ -29,7 +39,6 @@ from probtrans_cli.tasks.base import (
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
-from probtrans_cli.tasks.confusions import confusion_table, confusions
 
 COLUMNS_OF_TAGS = ("upos", "xpos", "feats")
 """Columns of CoNLL-U that can be learned, and in which a tag is written."""
@@ -38,7 +47,7 @@ COLUMNS_OF_TAGS = ("upos", "xpos", "feats")
 class WordTagging(Task):
     """Loss: cross entropy of the tags. Score: accuracy, also of known and of unknown words apart."""
 
-    answers = "tags"
+    answers = Answers(kind="tags", abstains=True)
     section: Tagging | EntityRecognition
 
     def __init__(
@@ -159,8 +168,6 @@ class WordTagging(Task):
                 )
             ],
         )
-
-    abstains = True
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
         left_out = [chance < least for chance in prediction["tag_probability"]]

@@ -89,8 +89,10 @@ def word_batches(
     batches = ranks.share(model.evaluation().batches(split))
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
         inputs = shown(model.collate(split, indices))
-        of_task = predict and not model.task.says_nothing(inputs)
-        wants = replace(model.task.wants(inputs) if of_task else Wants(), arcs=wanted.arcs, states=wanted.states)
+        wants = model.task.wants(inputs) if predict else Wants()
+        if wants.tokens is not None and not wants.sentence and not bool(wants.tokens.any()):
+            wants = Wants()  # no word is written as a mask
+        wants = replace(wants, arcs=wanted.arcs, states=wanted.states)
         outputs = Outputs()
         if wants.scores or wants.states or wants.arcs:
             with model.machine.autocast():
@@ -98,7 +100,7 @@ def word_batches(
         if model.recipe.model.facts.has_head_labels:  # P(head), over its labels
             outputs = _each_arcs(outputs, lambda arcs: arcs.float().sum(-3, keepdim=True))
         own_words = inputs.words
-        if extra := model.task.extra:  # the last words of a sentence are not its own
+        if extra := model.extra_words:  # the last words of a sentence are not its own
             own_words = own_words & (own_words.cumsum(1) <= own_words.sum(1, keepdim=True) - extra)
             outputs = _without_heads(outputs, inputs.tokens_of(inputs.words & ~own_words))
         batch = WordBatch(indices, own_words.cpu().numpy())

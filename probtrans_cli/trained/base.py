@@ -34,8 +34,9 @@ from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_stored
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.statistics.word_order import standing_alone, word_order
-from probtrans_cli.tasks.base import Evaluation, Task, entry_features
+from probtrans_cli.tasks.base import Evaluation, Task, entry_features, scored
 from probtrans_cli.tasks.batch import Batch, collate
+from probtrans_cli.tasks.masking import nothing_hidden
 from probtrans_cli.text import first_of, printable
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trees import decode
@@ -112,8 +113,7 @@ class ModelBase:
             models.build(recipe.model, recipe.runtime.messages),
             task.output,
             feature_rows=0 if vocabulary.features is None else vocabulary.features.size,
-            entries=entry_features(vocabulary) if task.tied else None,
-            sentence=task.representation(recipe.model),
+            entries=entry_features(vocabulary) if recipe.task.tied else None,
             begins=vocabulary.begins,
             common=_commonness(vocabulary) if recipe.model.facts.counts_words else None,
             order_cues=recipe.model.facts.order_cues,
@@ -242,10 +242,14 @@ class ModelBase:
             NothingToScoreError: there is nothing to score in one.
         """
         for name, split in splits.items():
-            try:
-                self.task.require_something(split, self.evaluation())
-            except NothingToScoreError as error:
-                raise NothingToScoreError(f"{name}: {error.message}", hint=error.hint) from None
+            if self.task.draws is not None and not any(scored(self.task, split, self.evaluation())):
+                error = nothing_hidden()
+                raise NothingToScoreError(f"{name}: {error.message}", hint=error.hint)
+
+    @property
+    def extra_words(self) -> int:
+        """How many extra words it reads behind the words of every sentence; see :class:`Sentence`'s ``extra``."""
+        return len(self.labels.get("extra_words", ()))
 
     def learn_word_order(self, train: Split) -> None:
         """Compute the statistics of word order from the training corpus, where the encoder uses them."""

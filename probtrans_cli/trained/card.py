@@ -24,7 +24,7 @@ def texts_of(model: ModelBase, scores: dict[str, Any]) -> dict[str, str | bytes]
         "outputs": model.task.outputs,
         "parameters": counts,
         "trees": vars(model.reading),
-        **model.task.described(model.network),
+        **model.network.output.described(),
         **({} if model.temperature is None else {"temperature": model.temperature}),
         **({} if model.origin is None else {"origin": model.origin}),
     }

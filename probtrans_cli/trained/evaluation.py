@@ -55,8 +55,8 @@ def evaluate(
     Raises:
         NothingToScoreError: the split has nothing that the task is scored by.
     """
-    counts = Counts()
-    for outputs, batch in answered(task, predictor, split, how, passes=task.passes(final=final), ranks=ranks):
+    counts, passes = Counts(), (task.draws or 1) if final else 1
+    for outputs, batch in answered(task, predictor, split, how, passes=passes, ranks=ranks):
         counts.add(task.measure(outputs, batch))
         if watch is not None:
             watch(outputs, batch)
@@ -133,18 +133,17 @@ def choose_on_dev(model: ModelBase, dev: Split | None) -> dict[str, Any]:
 
 
 def _choose_decision(model: ModelBase, dev: Split) -> dict[str, Any]:
-    task = model.task
-    if not task.decisions:
+    task, layer = model.recipe.task, model.network.output
+    if not layer.decisions:
         return {}
     scores: dict[float, float] = {}
-    for choice in task.decisions:
-        task.decide(model.network, choice)
+    for choice in layer.decisions:
+        layer.decide(choice)
         scores[choice] = task_scores(model, dev, final=False)[task.metric] or 0.0
     best = max(scores, key=lambda choice: scores[choice] if task.larger_is_better else -scores[choice])
-    task.decide(model.network, best)
-    console.log(
-        f"decision bias {best:g}: dev {task.metric} {scores[task.decisions[0]]:.4g} without, {scores[best]:.4g} with it"
-    )
+    layer.decide(best)
+    without = scores[layer.decisions[0]]
+    console.log(f"decision bias {best:g}: dev {task.metric} {without:.4g} without, {scores[best]:.4g} with it")
     return {"decision": {"bias": best, task.metric: {f"{choice:g}": score for choice, score in scores.items()}}}
 
 

@@ -13,7 +13,7 @@ from probtrans_cli.data.tokens import listed
 from probtrans_cli.errors import UsageError
 from probtrans_cli.trained.arrow import record_batches
 from probtrans_cli.trained.base import ModelBase
-from probtrans_cli.trained.parses import Analysis, ParseOptions, Parser
+from probtrans_cli.trained.parses import Analysis, ParseOptions, Parser, splitter_by
 
 ANALYSED_AT_ONCE = 256  # sentences, by `analyze`
 
@@ -44,7 +44,7 @@ class Model(ModelBase):
         request = ParseOptions(trees=trees, **options)
         splitter = None
         if coordination is not None:
-            splitter = coordination.task.splitter(coordination, self, rescore=request.rescore)
+            splitter = splitter_by(coordination, self, rescore=request.rescore)
         return self._analysed(texts, Parser(self, request, splitter=splitter))
 
     def _analysed(self, texts: Iterable[str | Sequence[str]], parser: Parser) -> Iterator[Analysis]:

@@ -12,6 +12,7 @@ import numpy as np
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.weights import way_of
+from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task
 from probtrans_cli.text import rounded
 from probtrans_cli.trained.arcs import chain_of, read_arcs
@@ -96,7 +97,7 @@ class Analysis:
         record: dict[str, Any] = {"words": list(self.words)}
         task, prediction = self.task, dict(self.prediction or {})
         if task is not None:
-            prediction = {key: value for key, value in prediction.items() if key not in task.not_in_json}
+            prediction = {key: value for key, value in prediction.items() if key not in task.answers.not_in_json}
         if self.heads is not None and self.reading is not None:
             record = tree_record(
                 self.words, self.heads, self.probabilities,
@@ -105,7 +106,7 @@ class Analysis:
             )  # fmt: skip
         if self.latent_labels is not None:
             record["latent_labels"] = as_records(*self.latent_labels)
-        if task is not None and task.with_text:
+        if task is not None and task.answers.with_text:
             id_ = {} if self.sentence.id is None else {"id": self.sentence.id}
             record = {**id_, "text": character_spans(self.sentence)[0], **record}
         if self.sentence.unread:
@@ -150,7 +151,7 @@ class Parser:
             raise UsageError(message, hint="add --trees no")
         if options.latent_labels is not None:
             require_labels(model)
-        if options.abstain is not None and not model.task.abstains:
+        if options.abstain is not None and not model.task.answers.abstains:
             raise UsageError(f"--abstain: a task of kind {kind} gives no tags or labels", hint="leave it out")
         if predictor is None:
             weights = None if options.weights is None else way_of(options.weights)
@@ -234,7 +235,7 @@ class Parser:
         # Stands for the analyses of a sentence without a word to read, or that is not read: this one has no tree.
         n, task = len(sentence.words), self.model.task
         no_labels = np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0))
-        nothing = task.nothing if sentence.unread or not n else None
+        nothing = task.answers.nothing if sentence.unread or not n else None
         if nothing is not None and self.splitter is not None:
             nothing = {"splits": [], **nothing}
         plain = Analysis(
@@ -357,7 +358,20 @@ def splitter_of(
     if option := next((name for name, value in refused.items() if value), None):
         raise UsageError(f"--coordination does not go with {option}", hint="leave one of them out")
     splitting = type(model).load(coordination, threads=threads)
-    return splitting.task.splitter(splitting, model, rescore=rescore)
+    return splitter_by(splitting, model, rescore=rescore)
+
+
+def splitter_by(splitting: ModelBase, model: ModelBase, *, rescore: bool) -> Splitter:
+    """Let the model ``splitting`` split sentences in front of ``model``.
+
+    Raises:
+        UsageError: it finds no coordinations, or ``model`` no tuples.
+    """
+    kind = splitting.recipe.task.kind
+    splitter = TASKS[kind].load("splitter")
+    if splitter is None:
+        raise UsageError(f"--coordination: a model of kind {kind} finds no coordinations", hint="name another run")
+    return splitter(splitting, model, rescore)  # type: ignore[no-any-return]
 
 
 def no_gold(sentence: Sentence) -> DataError:

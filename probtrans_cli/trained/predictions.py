@@ -40,7 +40,7 @@ class Reader:
         masks = masks_of(model)
         filler = _filler(model) if any(not masks.isdisjoint(sentence.words) for sentence in sentences) else ""
         # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
-        extra = extra_words(model.task.extra)
+        extra = extra_words(model.extra_words)
 
         def read(sentence: Sentence) -> Sentence:
             shown = [filler if word in masks else word for word in sentence.words]
@@ -84,7 +84,7 @@ def predictions(
     reader = Reader.of(model, sentences)
     if fault := model.too_long(sentences, reader.split):
         raise fault[1]
-    answers: list[Prediction | None] = [model.task.nothing] * len(sentences)
+    answers: list[Prediction | None] = [model.task.answers.nothing] * len(sentences)
     for batch in word_batches(model, reader.split, shown=reader.shown, predict=True, top=top, predictor=predictor):
         for index, prediction in zip(batch.indices.tolist(), batch.predictions, strict=True):
             if sentences[index].words:  # specials alone are no sentence
@@ -98,7 +98,7 @@ def require_alternatives(model: ModelBase) -> None:
     Raises:
         UsageError: the task gives no alternatives.
     """
-    if not model.task.has_alternatives:
+    if not model.task.answers.alternatives:
         kind = model.recipe.task.kind
         raise UsageError(f"--top: a task of kind {kind} gives no alternatives", hint="leave it out")
 
@@ -107,7 +107,7 @@ def no_room(model: ModelBase, sentence: Sentence) -> str | None:
     """Say why the encoder cannot read a sentence: it has too few positions; None: it can."""
     limit = model.network.longest
     # Hardly a character becomes several tokens, and never more than three; few stand around a sentence or behind it.
-    if limit is None or 3 * sum(map(len, sentence.words)) + 2 + model.task.extra <= limit:
+    if limit is None or 3 * sum(map(len, sentence.words)) + 2 + model.extra_words <= limit:
         return None
     tokens = int(Reader.of(model, [sentence]).split.lengths[0])
     return beyond_positions(tokens, limit) if tokens > limit else None
@@ -116,7 +116,7 @@ def no_room(model: ModelBase, sentence: Sentence) -> str | None:
 def masks_of(model: ModelBase) -> frozenset[str]:
     """Return the spellings of a hidden word for a model that predicts words; none for other models."""
     vocabulary = model.vocabulary
-    return frozenset({MASK, vocabulary.decode(vocabulary.MASK)} if model.task.answers == "words" else ())
+    return frozenset({MASK, vocabulary.decode(vocabulary.MASK)} if model.task.answers.kind == "words" else ())
 
 
 def _filler(model: ModelBase) -> str:

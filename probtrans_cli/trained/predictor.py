@@ -47,6 +47,7 @@ from probtrans_cli.models.bayesian.readout import Predictive, entropy, mixture, 
 from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.weights import WeightPredict
+from probtrans_cli.tasks.base import Task
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.machine import mixed_seed
 
@@ -416,9 +417,9 @@ def predictor_of(
             raise UsageError(message, hint="give a number of draws, --weights 16")
         method = weights or trained_as
         if method.kind == "samples":
-            return Draws(model.network, method.samples, temperature, doubt, sizes=model.task.sizes)
+            return Draws(model.network, method.samples, temperature, doubt, sizes=model.network.output.sizes)
         if method.kind == "moments":
-            return OnePass(model.network, method.state, temperature, doubt, sizes=model.task.sizes)
+            return OnePass(model.network, method.state, temperature, doubt, sizes=model.network.output.sizes)
     return Plain(model.network, temperature, doubt)
 
 
@@ -439,7 +440,7 @@ def ensemble_of(members: Sequence[ModelBase], *, doubt: bool = False) -> Ensembl
 
 
 def _require_questions(model: ModelBase, option: str) -> None:
-    if not model.task.has_questions:
+    if type(model.task).questions is Task.questions:
         message = f"a task of kind {model.recipe.task.kind} does not choose among classes"
         raise UsageError(f"{option}: {message}", hint="leave it out")
 

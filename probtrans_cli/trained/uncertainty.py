@@ -154,7 +154,7 @@ def uncertainty_scores(
     scores["uncertainty"] = measured
     if ood is not None:
         ood_watch = Notes(model, predictor)
-        for outputs, batch in answered(model.task, asking, ood, how, passes=model.task.passes(final=True)):
+        for outputs, batch in answered(model.task, asking, ood, how, passes=model.task.draws or 1):
             ood_watch(outputs, batch)
         ood_notes = ood_watch.columns()
         scores["ood"] = {"sentences": len(ood)}

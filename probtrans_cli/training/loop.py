@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.errors import CheckpointError, DataError, InterruptedTrainingError, NotFiniteError, StoppedError
 from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.base import Config, weights_of
 from probtrans_cli.trained.card import texts_of
@@ -65,7 +66,7 @@ class Trainer:
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
         self.model.ranks = ranks
         self.network = self.model.network
-        splits = self.model.task.complete(self.model, prepared.splits, required=True)
+        splits = TASKS[recipe.task.kind].load("complete")(self.model, prepared.splits, required=True)
         self.train_split, self.dev = splits["train"], splits.get("dev")
         self.tests = {name: splits[name] for name in ("test", "extra") if name in splits}
         named = {f"data.{name}": split for name, split in splits.items()}
@@ -172,9 +173,8 @@ class Trainer:
         self.network.train(not self.recipe.train.probe)  # the output layer drops nothing
         self.optimizer.zero_grad()
         done = self.plan.share_done(state, len(batches))
-        self.model.task.advance(done, state.epoch)
         draws = Draws(self.recipe.seed, state.step, self.model.machine.device)
-        microbatches = dealt(group, ranks, draws, self._batch)
+        microbatches = dealt(group, ranks, draws, partial(self._batch, done))
         counts = counts_over(self.model.task, microbatches, ranks, f"the counts of {here}")
         main = next(iter(counts))
         total = self._gradients(microbatches, counts, draws, done)
@@ -232,10 +232,11 @@ class Trainer:
                     penalty.backward()  # type: ignore[no-untyped-call]
         return total
 
-    def _batch(self, indices: np.ndarray) -> Batch:
+    def _batch(self, done: float, indices: np.ndarray) -> Batch:
         """Make a batch as training shows it, all of it on the CPU, so that nobody waits for a GPU."""
         with self._memory_guard(indices):
-            return self.model.task.training(self.ahead(indices)).located().to(self.model.machine.device)
+            batch = replace(self.ahead(indices), done=done, epoch=self.state.epoch)
+            return self.model.task.training(batch).located().to(self.model.machine.device)
 
     def _after_update(self, *, last_of_epoch: bool) -> None:
         """Evaluate and save where the recipe says so."""
@@ -267,7 +268,7 @@ class Trainer:
                 f"the dev loss is not finite at step {state.step}; last good checkpoint: {self._last_good()}",
                 hint=self.optimizer.steadier,
             )
-        task = self.model.task
+        task = self.recipe.task
         better = state.note(scores, task.metric, larger_is_better=task.larger_is_better)
         self.metrics.write({"step": state.step, "epoch": state.epoch, "split": "dev", **scores, **figures})
         shown = ", ".join(
@@ -315,9 +316,10 @@ class Trainer:
         if dev is None and not self.tests and self.loss is not None:
             scores["train"] = {"loss": float(self.loss)}
         self._leave_if(stop)
+        baselines = TASKS[self.recipe.task.kind].load("baselines")
         for name, split in (("dev", dev), *self.tests.items()):
             if split is not None:
-                scores[name] = dict(task_scores(model, split, final=True)) | model.task.floors(split)
+                scores[name] = task_scores(model, split, final=True) | baselines(model.task, split)
                 if scores_trees(model, split):
                     scores[name] |= tree_scores(model, split, name, model.reading, baselines=True)
                 self._leave_if(stop)

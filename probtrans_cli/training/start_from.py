@@ -31,7 +31,7 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.hf import Bert, read_bert
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name
-from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
+from probtrans_cli.models.outputs import BertWordOutput, SeveralOutputs
 from probtrans_cli.recipe.bert import CONFIG, computed, read_config, written
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.tasks.base import OUTPUT, OutputRows
@@ -40,14 +40,14 @@ from probtrans_cli.tasks.mlm import BERT_WORDS as WORDS
 from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
 
-# OUTPUT, WORDS and PAIRS are the first parts of the names of an output layer's tensors.
+# The first part of the name of an output layer's tensors is OUTPUT, WORDS, PAIRS or another part of a task.
 BY_ROW = {
-    *(f"{OUTPUT}.{name}" for name in ("weight", "bias", "labels.weight", "labels.bias")),  # of words, of COGS
-    *(f"{OUTPUT}.{name}" for name in ("label.weight", "label.bias", "table.weight")),  # of a grid
-    *(f"{WORDS}.{name}" for name in ("bias", "decoder")),
-    *(f"{PAIRS}.{name}" for name in ("weight", "bias")),
+    *("weight", "bias", "decoder"),  # of words
+    *("labels.weight", "labels.bias"),  # of COGS
+    *("label.weight", "label.bias", "table.weight"),  # of a grid
 }
-"""Tensors that have a row for every label or word; the others of an output layer are the same for all."""
+"""The rest of the names of tensors that have a row for every label or word; other tensors of an output layer are the
+same for all."""
 
 
 @dataclass
@@ -112,8 +112,10 @@ def start_from(model: Model, name: str) -> Report:
             if key not in unlearned:
                 (report.missing if weight == key else afresh).append(weight)
             continue
-        if weight == "unary.weight" or weight in BY_ROW:
-            copy_rows(parameter, values, rows if layer_name == "unary" else rows_of_outputs[layer_name])
+        if weight == "unary.weight":
+            copy_rows(parameter, values, rows)
+        elif layer_name in rows_of_outputs and weight.partition(".")[2] in BY_ROW:
+            copy_rows(parameter, values, rows_of_outputs[layer_name])
         else:
             parameter.copy_(values)
         report.loaded.append(key)
@@ -182,8 +184,9 @@ def _tensors(model: Model) -> dict[str, Tensor]:
     state: Mapping[str, Tensor] = network.state_dict()
     words = f"{WORDS if isinstance(network.words, BertWordOutput) else OUTPUT}."
     parts = {f"{OUTPUT}.": words}
-    if isinstance(network.output, PretrainingOutput):
-        parts = {f"{OUTPUT}.words.": words, f"{OUTPUT}.pair.": f"{PAIRS}."}
+    if isinstance(network.output, SeveralOutputs):
+        parts = {f"{OUTPUT}.{name}.": f"{name}." for name, _ in network.output.named_children()}
+        parts[f"{OUTPUT}.words."] = words
     return {_renamed(key, parts): value for key, value in state.items()}
 
 
@@ -312,8 +315,9 @@ def with_sizes(
     """
     marked = dict(layers)
     for key in (key for key in ours if key in theirs):
-        name, here, there = key.partition(".")[0], ours[key].shape, theirs[key].shape
-        if name in marked and marked[name].fault is None and here[key in BY_ROW :] != there[key in BY_ROW :]:
+        (name, _, rest), here, there = key.partition("."), ours[key].shape, theirs[key].shape
+        by_row = rest in BY_ROW
+        if name in marked and marked[name].fault is None and here[by_row:] != there[by_row:]:
             marked[name] = replace(marked[name], fault=f"{key} is {list(there)} there, and {list(here)} here")
     return marked
 

@@ -30,7 +30,7 @@ from probtrans_cli.errors import OutOfMemoryError
 from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian import weights
 from probtrans_cli.models.bayesian.readout import with_expected_loss
-from probtrans_cli.tasks.base import Task
+from probtrans_cli.tasks.base import Task, scored
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trained.model import Model
@@ -142,7 +142,7 @@ class Divergence:
         self.forward = forward
         self.network, self.section = model.network, model.recipe.model.facts.variational
         uncertain = model.recipe.uncertain_weights is not None
-        self.units = model.task.units(split, model.evaluation()) if uncertain else 1
+        self.units = max(sum(scored(model.task, split, model.evaluation())), 1) if uncertain else 1
 
     def draw(self) -> AbstractContextManager[None]:
         """Within, a forward pass reads drawn weights, if the objective is one of draws."""

@@ -151,7 +151,7 @@ def test_analyze_is_what_jsonl_says(task: str, options: dict[str, Any], runs: Pa
     if "latent_labels" in options:
         options = {**options, "top": 2}
     model = load(str(runs / "runs" / task), threads=1)
-    if options == {"top": 2} and not model.task.has_alternatives:
+    if options == {"top": 2} and not model.task.answers.alternatives:
         with pytest.raises(UsageError, match="gives no alternatives"):
             model.analyze(texts, **options)
         return
@@ -159,7 +159,7 @@ def test_analyze_is_what_jsonl_says(task: str, options: dict[str, Any], runs: Pa
     said = say(task, "-f", "jsonl", *flags, text="\n".join(texts) + "\n")
     assert_near_text("".join(json_line(one.record()) + "\n" for one in found), said)
     assert [one.heads is None for one in found] == [not options.get("trees", True)] * 3
-    assert found[1].prediction == model.task.nothing  # None of most tasks
+    assert found[1].prediction == model.task.answers.nothing  # None of most tasks
     again = list(model.analyze([one.words for one in found], **options))
     assert [one.prediction and one.prediction.keys() for one in again] == [
         one.prediction and one.prediction.keys() for one in found

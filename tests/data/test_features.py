@@ -322,7 +322,7 @@ def test_a_language_model_starts_at_the_frequencies_of_its_words_where_that_is_w
 def test_a_tied_language_model_learns() -> None:
     words = build_vocabulary(WordVocabulary(), SENTENCES)
     task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", output="tied"), words, {})
-    assert task.tied
+    assert task.section.tied
     torch.manual_seed(0)
     made = Network(words.size, models.build({**SECTION, "output": "probabilities"}), task.output)
     optimizer, split = torch.optim.Adam(made.parameters(), lr=0.05), encoded(words)

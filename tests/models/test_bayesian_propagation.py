@@ -19,7 +19,7 @@ from probtrans_cli.models.bayesian.propagation import Kind
 from probtrans_cli.models.bayesian.readout import predictive
 from probtrans_cli.models.bayesian.weights import Prior, drawn, make_uncertain, posterior_of, uncertain
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import BertWordOutput, LinearOutput, PairOutput, PretrainingOutput, SentenceOutput
+from probtrans_cli.models.outputs import BertWordOutput, LinearOutput, PairOutput, SentenceOutput, SeveralOutputs
 
 KINDS = pytest.mark.parametrize("kind", ["kronecker", "diagonal"])
 WIRINGS: list[dict[str, Any]] = [
@@ -315,7 +315,10 @@ def test_output_layers_of_words(output: str, kind: Kind) -> None:
 @torch.no_grad()
 def test_bert_s_pretraining_has_moments_of_both() -> None:
     made = network(
-        lambda one: PretrainingOutput(BertWordOutput(VOCABULARY, one.facts.width), PairOutput(one.facts.width)),
+        lambda one: SeveralOutputs(
+            {"words": BertWordOutput(VOCABULARY, one.facts.width), "pair": PairOutput(one.facts.width)},
+            {"words": "words", "pair": "sentence"},
+        ),
         sentence="cls", segments=2, embedding_norm=True, pooler=True, activation="gelu", bias="all",
     )  # fmt: skip
     given = inputs(made)

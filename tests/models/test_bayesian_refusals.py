@@ -48,10 +48,10 @@ def test_output_layers_without_a_rule_are_refused() -> None:
             return {"words": self(view.states)}
 
     refused(network(lambda one: Other(one.facts.width, CLASSES), noise=0.0), "Other")
-    refused(network(lambda one: SemanticOutput(one.facts.width, CLASSES, attention=True)), "SemanticOutput")
+    refused(network(lambda one: SemanticOutput(one.facts.width, [CLASSES], attention=True)), "SemanticOutput")
     of_words = [True] * (CLASSES - 1) + [False]
     refused(
-        network(lambda one: SemanticOutput(one.facts.width, CLASSES, attention=False, alone=of_words)),
+        network(lambda one: SemanticOutput(one.facts.width, [CLASSES], attention=False, alone=of_words)),
         "SemanticOutput",
     )
 

@@ -81,18 +81,18 @@ def network(kind: str, name: str, *, of_sentences: bool = False) -> Network:
     torch.manual_seed(0)
     encoder = models.build({"kind": kind, **SMALL[kind], **OPTIONS.get(kind, {"plain": {}})[name]})
     section = encoder.section
-    sentence: Any = None if not of_sentences else "root" if section.facts.has_root else "cls"
 
     def output(encoder: Any) -> Any:
-        if of_sentences:
-            return SentenceOutput(
-                encoder.facts.sentence_width if section.facts.has_root else encoder.facts.width, OUTPUTS
-            )
-        return LinearOutput(encoder.facts.width, OUTPUTS)
+        facts = encoder.facts
+        if not of_sentences:
+            return LinearOutput(facts.width, OUTPUTS)
+        if facts.has_root:
+            return SentenceOutput(facts.sentence_width, OUTPUTS, "root")
+        return SentenceOutput(facts.width, OUTPUTS)
 
     common = torch.arange(VOCABULARY, dtype=torch.float64) if section.facts.counts_words else None
     begins = bool(encoder.facts.segment_types)  # such a model reads a `<cls>` of the vocabulary's
-    made = Network(VOCABULARY, encoder, output, sentence=sentence, begins=begins, common=common).double().eval()
+    made = Network(VOCABULARY, encoder, output, begins=begins, common=common).double().eval()
     with torch.no_grad():
         for parameter in made.parameters():
             torch.nn.init.normal_(parameter, std=0.5)

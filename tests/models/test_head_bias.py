@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 from exact import gap, pair_scores
-from small_tasks import linear
 from support import Invoke
 from torch import Tensor
 
 from probtrans_cli import models
 from probtrans_cli.models.base import CUES, Inputs, Wants, Words
 from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
@@ -287,7 +287,7 @@ def test_a_model_keeps_how_its_language_leans(tmp_path: Path, monkeypatch: pytes
 def test_root_node_and_cls_are_one_root(heads: str) -> None:
     """What goes to either is an arc to the root: a word's probabilities sum to 1."""
     encoder = encoder_of(heads=heads, root={"labels": 2}).float()
-    network = Network(9, encoder, linear(2), sentence="cls", common=torch.arange(9.0)).eval()
+    network = Network(9, encoder, lambda one: SentenceOutput(one.facts.width, 2), common=torch.arange(9.0)).eval()
     ids, mask = torch.tensor([[3, 4, 5]]), torch.ones(1, 3, dtype=torch.bool)
     arcs = network(Inputs(ids=ids, mask=mask), Wants(arcs=[2])).arcs
     assert arcs.shape[-1] == 4

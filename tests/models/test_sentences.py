@@ -11,8 +11,8 @@ from torch import Tensor
 
 from probtrans_cli import models
 from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants, Words
-from probtrans_cli.models.network import Network, Sentence
-from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import LinearOutput, Sentence, SentenceOutput
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.trees import decode
 
@@ -44,9 +44,11 @@ def network(name: str) -> Network:
     encoder = models.build(section)
 
     def output(encoder: Encoder) -> SentenceOutput:
-        return SentenceOutput(encoder.facts.sentence_width if sentence == "root" else encoder.facts.width, OUTPUTS)
+        return SentenceOutput(
+            encoder.facts.sentence_width if sentence == "root" else encoder.facts.width, OUTPUTS, sentence
+        )
 
-    made = Network(VOCABULARY, encoder, output, sentence=sentence).double().eval()
+    made = Network(VOCABULARY, encoder, output).double().eval()
     with torch.no_grad():
         for parameter in made.parameters():
             torch.nn.init.normal_(parameter, std=0.5)
@@ -162,7 +164,13 @@ def test_rows_of_arcs_are_words_and_columns_words_then_the_start(name: str) -> N
 def test_the_start_takes_one_position() -> None:
     encoder = models.build(TRANSFORMER | {"positions": {"kind": "absolute", "rows": 4}})
     sentences: list[Sentence | None] = [None, "mean", "cls"]
-    made = [Network(VOCABULARY, encoder, linear(OUTPUTS), sentence=one) for one in sentences]
+
+    def of(sentence: Sentence | None) -> Network:
+        layer = linear(OUTPUTS)(encoder)
+        layer.sentence = sentence
+        return Network(VOCABULARY, encoder, lambda _: layer)
+
+    made = [of(sentence) for sentence in sentences]
     assert [one.longest for one in made] == [4, 4, 3]
     assert network("cls").longest is None
     assert network("transformer-cls").parameter_counts()["start"] == 8

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from probtrans_cli import models
 from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants, Words
-from probtrans_cli.models.network import Network, Sentence
-from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import LinearOutput, Sentence, SentenceOutput
 from probtrans_cli.models.stacked import StackedEncoder
 from probtrans_cli.recipe.training import Optim
 
@@ -41,9 +41,11 @@ def network(upper: str, sentence: Sentence | None = None, *, begins: bool = True
     def output(encoder: Encoder) -> LinearOutput | SentenceOutput:
         if sentence is None:
             return LinearOutput(encoder.facts.width, OUTPUTS)
-        return SentenceOutput(encoder.facts.sentence_width if sentence == "root" else encoder.facts.width, OUTPUTS)
+        return SentenceOutput(
+            encoder.facts.sentence_width if sentence == "root" else encoder.facts.width, OUTPUTS, sentence
+        )
 
-    made = Network(VOCABULARY, encoder, output, sentence=sentence, begins=begins).double().eval()
+    made = Network(VOCABULARY, encoder, output, begins=begins).double().eval()
     with torch.no_grad():
         for parameter in made.parameters():
             torch.nn.init.normal_(parameter, std=0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,8 +71,7 @@ def learn(task: Any, network: Network, split: Split, steps: int, rate: float) ->
     """The last loss of a training on all sentences at once."""
     optimizer = torch.optim.Adam(network.train().parameters(), lr=rate)
     mean = math.inf
-    for step in range(steps):
-        task.advance(step / steps, 0)
+    for _ in range(steps):
         loss = loss_of(task, network, split, np.arange(len(split)))
         optimizer.zero_grad()
         (loss.total / loss.number).backward()
@@ -199,13 +199,12 @@ def test_penalties_are_added_from_their_first_epoch_on() -> None:
     )
     batch = with_content(split, [[1, 3, 0, 1], [1, 0, 3]])(task)
     outputs = network(batch, task.wants(batch))
-    task.advance(0.0, 1)
-    assert {name: one.weight for name, one in task.terms(outputs, batch).items()} == {
+    early = replace(batch, epoch=1)
+    assert {name: one.weight for name, one in task.terms(outputs, early).items()} == {
         "loss": 1.0,
         **dict.fromkeys(weights, 0.0),
     }
-    task.advance(0.5, 2)
-    terms = task.terms(outputs, batch)
+    terms = task.terms(outputs, replace(batch, done=0.5, epoch=2))
     assert {name: one.weight for name, one in terms.items()} == {"loss": 1.0, **weights}
     assert all(int(terms[name].count) == 2 for name in weights)
     expected = penalties(outputs.scores["rows"].softmax(-1), batch.gold[CONTENT] > 0, batch.gold[CONTENT] == 3)
@@ -215,7 +214,6 @@ def test_penalties_are_added_from_their_first_epoch_on() -> None:
             (gradient,) = torch.autograd.grad(terms[name].sum, [network.output.merge.weight], retain_graph=True)
             assert bool(gradient.any())
     only, _, _ = set_up("openie", corpus(), PROBABILISTIC, constraints=weights, constraint_only=True, tagger="x")
-    only.advance(0.0, 0)
     assert only.terms(outputs, batch)["loss"].weight == 0.0
 
 
@@ -321,8 +319,8 @@ def test_label_sources() -> None:
         told = []
         for done in (0.0, 0.5, 1.0):
             torch.manual_seed(0)
-            task.advance(done, 0)
-            told.append(task.wants(task.training(batch_of(task, split, np.arange(len(split))))).fed_back)
+            batch = replace(batch_of(task, split, np.arange(len(split))), done=done)
+            told.append(task.wants(task.training(batch)).fed_back)
         gold = task._gold(batch_of(task, split, np.arange(len(split))))
         if source == "predicted":
             assert told == [None] * 3
@@ -336,19 +334,19 @@ def test_label_sources() -> None:
 
 
 def test_a_decision_is_kept_with_the_weights() -> None:
-    task, network, _ = set_up("openie", corpus(), PROBABILISTIC)
-    assert 0.0 in task.decisions
-    task.decide(network, -1.5)
+    _, network, _ = set_up("openie", corpus(), PROBABILISTIC)
+    assert 0.0 in network.output.decisions
+    network.output.decide(-1.5)
     assert float(network.state_dict()["output.none_bias"]) == -1.5
-    fixed, other, _ = set_up("openie", corpus(), PROBABILISTIC, decision_bias=-0.5)
-    assert not fixed.decisions
+    _, other, _ = set_up("openie", corpus(), PROBABILISTIC, decision_bias=-0.5)
+    assert not other.output.decisions
     assert float(other.output.none_bias) == -0.5
 
 
 def test_a_checkpoint_says_what_its_rows_are() -> None:
-    task, network, _ = set_up("openie", corpus(), PROBABILISTIC, rows=3)
-    task.decide(network, -0.5)
-    grid = task.described(network)["grid"]
+    _, network, _ = set_up("openie", corpus(), PROBABILISTIC, rows=3)
+    network.output.decide(-0.5)
+    grid = network.output.described()["grid"]
     assert grid["labels"] == ["NONE", "ARG1", "REL", "ARG2", "LOC/TIME", "TYPE"]
     assert (grid["rows"], grid["extra_words"], grid["none_bias"]) == (3, ["is", "of", "from"], -0.5)
 

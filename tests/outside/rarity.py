@@ -11,7 +11,7 @@ from probtrans_cli import tasks
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.base import PositiveInt
 from probtrans_cli.recipe.task import TaskSection
-from probtrans_cli.tasks.base import Counts, Prediction, Task, Term, by_sentence
+from probtrans_cli.tasks.base import Answers, Counts, Prediction, Task, Term, by_sentence
 from probtrans_cli.tasks.batch import Batch
 
 
@@ -28,7 +28,7 @@ class Rarity(TaskSection):
 class RarityTask(Task):
     """Loss: cross entropy of rare and common. Score: accuracy."""
 
-    answers = "rarity"
+    answers = Answers(kind="rarity")
     outputs = 1
     section: Rarity
 

@@ -24,8 +24,8 @@ from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.reports.scores import flattened
+from probtrans_cli.tasks.answers import UNSEEN
 from probtrans_cli.tasks.classification import SentenceClassification
-from probtrans_cli.tasks.confusions import UNSEEN
 from probtrans_cli.trained.evaluation import evaluate
 
 TEXTS = [
@@ -57,8 +57,7 @@ class Corpus:
         model = SECTIONS[name]
         torch.manual_seed(2)
         encoder = models.build(model)
-        size, how = self.vocabulary.size, self.task.representation(model)
-        self.network = Network(size, encoder, self.task.output, sentence=how).double().eval()
+        self.network = Network(self.vocabulary.size, encoder, self.task.output).double().eval()
         with torch.no_grad():
             for parameter in self.network.parameters():
                 torch.nn.init.normal_(parameter, std=0.6)

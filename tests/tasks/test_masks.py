@@ -182,5 +182,5 @@ def test_padding_and_mask_have_no_probability(corpus: Corpus, kind: str, output:
 
 def test_bert_s_output_scores_the_whole_vocabulary(corpus: Corpus) -> None:
     encoder = models.build(ENCODERS["transformer"])
-    output = corpus.task(output="bert").word_output(encoder)
+    output = corpus.task(output="bert").output(encoder)
     assert output(torch.randn(3, 8), torch.randn(corpus.vocabulary.size, 8)).isfinite().all()

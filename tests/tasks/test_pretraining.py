@@ -79,10 +79,7 @@ class Corpus:
     def network(self, task: Pretraining, **options: Any) -> Network:
         torch.manual_seed(3)
         section = {"dropout": 0.0, **(options or BERT)}
-        encoder = models.build(section)
-        sentence = task.representation(encoder.section)
-        size = self.vocabulary.size
-        return Network(size, encoder, task.output, sentence=sentence, begins=True).eval()
+        return Network(self.vocabulary.size, models.build(section), task.output, begins=True).eval()
 
 
 def plainly_scored(corpus: Corpus, network: Network, weight: float) -> dict[str, float]:
@@ -205,7 +202,7 @@ def test_what_is_never_hidden() -> None:
     assert unknown.any()
     every = {"rate": 0.99, "max_per_seq": None}
     for options, forbidden in (({}, special), ({"never": []}, special & ~unknown), ({"whole_word": True}, special)):
-        masks = corpus.task(mlm={**every, **options}).masks
+        masks = corpus.task(mlm={**every, **options}).tasks["words"].masks
         hidden = masks.hidden(batch, masks.draw(batch))
         assert not (hidden & forbidden).any()
         assert torch.equal(hidden | forbidden, torch.ones_like(hidden))

@@ -177,7 +177,7 @@ class Knowing(torch.nn.Module):
     class Output(SemanticOutput):
         """Reads label ids off the states."""
 
-        sizes: tuple[int, ...] = ()
+        numbers: tuple[int, ...] = ()
         attention = False
 
         def read(self, view: View) -> dict[str, Tensor]:
@@ -186,8 +186,8 @@ class Knowing(torch.nn.Module):
             return {"words": self(view.states), **parents}
 
         def forward(self, states: Tensor) -> Tensor:
-            ids = states[:, : len(self.sizes)].long()
-            hot = [torch.nn.functional.one_hot(ids[:, k], size) for k, size in enumerate(self.sizes)]
+            ids = states[:, : len(self.numbers)].long()
+            hot = [torch.nn.functional.one_hot(ids[:, k], size) for k, size in enumerate(self.numbers)]
             return torch.cat(hot, dim=-1).float()
 
         def parents(self, states: Tensor, mask: Tensor) -> Tensor:
@@ -195,9 +195,9 @@ class Knowing(torch.nn.Module):
 
     def __init__(self, split: Split, task: SemanticLabels, told: list[dict[str, list[int]]]) -> None:
         super().__init__()
-        self.output = self.Output(1, 1, attention=False)
+        self.output = self.Output(1, [1], attention=False)
         self.output.attention = task.attention
-        self.output.sizes = tuple(len(names) for names in task.names.values())
+        self.output.numbers = tuple(len(names) for names in task.names.values())
         self.states = {}
         for index, labels in enumerate(told):
             rows = [labels[column] for column in task.names] + [labels.get("parents", labels["role"])]
@@ -313,7 +313,7 @@ def test_sentences_without_a_form_are_not_scored_by_it() -> None:
 
 def test_parents_by_attention() -> None:
     torch.manual_seed(0)
-    output, d = SemanticOutput(6, 4, attention=True).double(), 6
+    output, d = SemanticOutput(6, [4], attention=True).double(), 6
     assert output.child is not None
     assert output.parent is not None
     assert output.none is not None

@@ -104,9 +104,9 @@ def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Pre
     """
     data, task = model.recipe.data, model.recipe.task
     form = "conllu" if data.format == "auto" else data.format
-    if model.task.scored_apart:
+    if model.task.answers.scored_apart:
         message = f"--predictions: data.format: {form} has no place for predictions beside its gold"
-        raise UsageError(message, hint=f"write them without it: {model.task.scored_apart}")
+        raise UsageError(message, hint=f"write them without it: {model.task.answers.scored_apart}")
     if not task.learned or form not in SIDE_BY_SIDE:
         message = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
         raise UsageError(f"--predictions: {message} has no gold to put beside predictions", hint="use parse -f jsonl")

@@ -1,0 +1,229 @@
+"""A task with parts: several tasks that share one encoder, each with an output layer of its own.
+
+    L = Σ_p weight_p L_p                each term of a part is a mean over its own things: words, pairs, arcs, ...
+
+A part is a task as any other: it makes its output layer, terms, counts, scores and predictions, and knows nothing of
+the other parts. What leaves or enters a part is renamed here:
+
+                     of the part `upos`         of the task
+scores of the layer  words (its main ones)      upos
+further scores       other                      upos.other
+term                 loss; other                upos; upos.other
+count                key                        ("upos", key)
+score, prediction    accuracy, tags             as :class:`Part` says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.models.base import Encoder, Outputs, Wants
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import SeveralOutputs
+from probtrans_cli.recipe.task import TaskSection
+from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Prediction, Questions, Task, Term
+from probtrans_cli.tasks.batch import Batch
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a task.
+
+    Args:
+        task: the part by itself.
+        weight: of its loss.
+        scores: the scores that are reported, each with its name in the report; None = all, as they are.
+        answers: the entries of its predictions, each with its name in those of the task; None = all, as they are.
+    """
+
+    task: Task
+    weight: float = 1.0
+    scores: Mapping[str, str] | None = None
+    answers: Mapping[str, str] | None = None
+
+    def told(self, prediction: Prediction) -> Prediction:
+        """Return a prediction of the part by the names of the task."""
+        return _renamed(prediction, self.answers)
+
+    def own(self, prediction: Prediction) -> Prediction:
+        """Return the part's own prediction, from one of the task."""
+        return _renamed(prediction, None if self.answers is None else {new: old for old, new in self.answers.items()})
+
+
+class Parts(Task):
+    """A task with parts. The loss is their weighted sum, and the first part is the main one."""
+
+    def __init__(
+        self,
+        section: TaskSection,
+        vocabulary: Vocabulary,
+        labels: Mapping[str, Sequence[str]],
+        parts: Mapping[str, Part],
+    ) -> None:
+        """``parts``: by name. A part `words` is the one that predicts words of the vocabulary."""
+        super().__init__(section, vocabulary, labels)
+        self.parts = dict(parts)
+        self.tasks = {name: part.task for name, part in self.parts.items()}
+        self.draws = next((task.draws for task in self.tasks.values() if task.draws is not None), None)
+
+    @property
+    def outputs(self) -> int:
+        return next(iter(self.tasks.values())).outputs
+
+    def output(self, encoder: Encoder) -> SeveralOutputs:
+        return SeveralOutputs(
+            {name: task.output(encoder) for name, task in self.tasks.items()},
+            {name: task.answers.scores for name, task in self.tasks.items()},
+        )
+
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        """Return the rows by the parts' names; those of words by what they have alone, so that both fit."""
+        return {
+            name if key == OUTPUT and name != "words" else key: rows
+            for name, task in self.tasks.items()
+            for key, rows in task.output_rows(network).items()
+        }
+
+    def start(self, network: Network, split: Split) -> None:
+        for task in self.tasks.values():
+            task.start(network, split)
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        return {name: fill for task in self.tasks.values() for name, fill in task.columns.items()}
+
+    def training(self, batch: Batch) -> Batch:
+        """Let the parts change the batch in turn."""
+        return reduce(lambda changed, task: task.training(changed), self.tasks.values(), batch)
+
+    def evaluation(self, batch: Batch, number: int) -> Batch:
+        return reduce(lambda changed, task: task.evaluation(changed, number), self.tasks.values(), batch)
+
+    def wants(self, batch: Batch) -> Wants:
+        """Return what the parts want. In a batch, all that ask for words, or for tokens, ask for the same ones; a part
+        that wants no scores of a batch, as it has no gold for it, is left out."""
+        wants = {name: task.wants(batch) for name, task in self.tasks.items()}
+        asked = {name: of_part for name, of_part in wants.items() if of_part.scores}
+        words, tokens = (
+            {id(mask): mask for of_part in asked.values() if (mask := getattr(of_part, name)) is not None}
+            for name in ("words", "tokens")
+        )
+        assert len(words) + len(tokens) <= 1, "parts ask for the same words"
+        return Wants(
+            words=next(iter(words.values()), None),
+            tokens=next(iter(tokens.values()), None),
+            sentence=any(of_part.sentence for of_part in asked.values()),
+            parts=None if asked.keys() == wants.keys() else frozenset(asked),
+        )
+
+    def outputs_of(self, name: str, outputs: Outputs) -> Outputs:
+        """Return the outputs of a part, by the names that it knows them by."""
+        main = self.tasks[name].answers.scores
+
+        def own(values: Mapping[str, Any]) -> dict[str, Any]:
+            further = {key.removeprefix(f"{name}."): value for key, value in values.items() if f"{name}." in key}
+            return further | ({main: values[name]} if name in values else {})
+
+        scores, variances, doubt = (own(of) for of in (outputs.scores, outputs.variances, outputs.doubt))
+        return replace(outputs, scores=scores, variances=variances, doubt=doubt)
+
+    # --- the loss and the scores --------------------------------------------------------------------------------------
+
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        return {
+            name if term == "loss" else f"{name}.{term}": count
+            for name, task in self.tasks.items()
+            for term, count in task.counts(batch).items()
+        }
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        terms: dict[str, Term] = {}
+        for name, part in self.parts.items():
+            of_part = self.outputs_of(name, outputs)
+            if of_part.scores:
+                found = part.task.terms(of_part, batch)
+            else:  # no scores of it are wanted of this batch, and its counts are 0
+                found = {key: Term(torch.zeros_like(n), n) for key, n in part.task.counts(batch).items()}
+            for key, term in found.items():
+                terms[name if key == "loss" else f"{name}.{key}"] = replace(term, weight=part.weight * term.weight)
+        return terms
+
+    def questions(self, batch: Batch) -> Questions | None:
+        """Return those of the main part."""
+        name, task = next(iter(self.tasks.items()))
+        questions = task.questions(batch)
+        return None if questions is None else questions._replace(scores=name)
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        counts = Counts()
+        for name, task in self.tasks.items():
+            of_part = self.outputs_of(name, outputs)
+            if of_part.scores:
+                counts.add({(name, key): value for key, value in task.measure(of_part, batch).items()})
+        return counts
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
+        """Return the scores of the parts, and the ``loss``: the weighted sum of theirs, of those that have one."""
+        scores: dict[str, Any] = {}
+        loss = None
+        for name, part in self.parts.items():
+            of_part = part.task.scores(Counts({key[1]: n for key, n in counts.items() if key[0] == name}), final=final)
+            if of_part["loss"] is not None:
+                loss = (0.0 if loss is None else loss) + part.weight * of_part["loss"]
+            scores |= {"loss": None, **_renamed(of_part, part.scores)}
+        return scores | {"loss": loss}
+
+    # --- predictions --------------------------------------------------------------------------------------------------
+
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        predictions: list[Prediction] = [{} for _ in batch.indices]
+        for name, part in self.parts.items():
+            of_part = part.task.predict(self.outputs_of(name, outputs), batch, top)
+            predictions = [{**whole, **part.told(own)} for whole, own in zip(predictions, of_part, strict=True)]
+        return predictions
+
+    def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
+        for part in self.parts.values():
+            prediction = {**prediction, **part.told(part.task.located(part.own(prediction), text, characters))}
+        return prediction
+
+    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
+        left_out: list[bool] = []
+        for part in self.parts.values():
+            own, out = part.task.abstained(part.own(prediction), least)
+            prediction, left_out = {**prediction, **part.told(own)}, left_out + out
+        return prediction, left_out
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """Return the places of all parts; the lines below a word one part after the other."""
+        of_parts = [part.task.places(part.own(prediction), probability=probability) for part in self.parts.values()]
+        words = max(len(places.notes) for places in of_parts)
+        notes: list[list[str]] = [[] for _ in range(words)]
+        for places in of_parts:
+            for word, lines in enumerate(places.notes):
+                notes[word] += lines
+        return Places(
+            columns={name: values for places in of_parts for name, values in places.columns.items()},
+            misc={name: values for places in of_parts for name, values in places.misc.items()},
+            comments={name: values for places in of_parts for name, values in places.comments.items()},
+            notes=notes,
+            spans=[span for places in of_parts for span in places.spans],
+            title=", ".join(places.title for places in of_parts if places.title),
+            lines=[line for places in of_parts for line in places.lines],
+        )
+
+
+def _renamed(entries: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, Any]:
+    if names is None:
+        return dict(entries)
+    return {new: entries[old] for old, new in names.items() if old in entries}
