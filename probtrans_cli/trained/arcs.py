@@ -90,9 +90,8 @@ def word_batches(
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
         inputs = shown(model.collate(split, indices))
         wants = model.task.wants(inputs) if predict else Wants()
-        if wants.tokens is not None and not wants.sentence and not bool(wants.tokens.any()):
-            wants = Wants()  # no word is written as a mask
-        wants = replace(wants, arcs=wanted.arcs, states=wanted.states)
+        masked = wants.tokens is None or wants.sentence or bool(wants.tokens.any())
+        wants = replace(wants if masked else Wants(), arcs=wanted.arcs, states=wanted.states)
         outputs = Outputs()
         if wants.scores or wants.states or wants.arcs:
             with model.machine.autocast():
