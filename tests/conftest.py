@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,7 +19,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
-from support import Invoke, Ran, Stdin, real_data
+from support import Forks, Invoke, Ran, Stdin, real_data, remember
 
 if "PROBTRANS_SHAPES" in os.environ:  # set by tests/models/test_shapes.py: checks make small steps three times slower
     with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
@@ -31,11 +31,38 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
+SHARED = {"trained", "runs", "extractors", "forks"}
+"""Fixtures of a session that several files use."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that share trained runs first: of two workers, one has them all, and makes each fixture once."""
+    sharing = {item.path for item in items if SHARED.intersection(getattr(item, "fixturenames", ()))}
+    items.sort(key=lambda item: item.path not in sharing)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _remembered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        remember(patch)
+        yield
+
+
 @pytest.fixture
 def corpora() -> Path:
     """The folder of real corpora; the test is skipped where it is not there."""
     real_data("ud/en_ewt")
     return real_data("")
+
+
+@contextmanager
+def training_in(folder: Path) -> Iterator[None]:
+    """Within: the folder is the current one, and nothing waits for a disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)  # guards against a loss of power; slow
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -46,10 +73,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from probtrans_cli.commands.train import TrainRequest, train
 
     folder = workplace(tmp_path_factory.mktemp("trained"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)  # guards against a loss of power; slow
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with training_in(folder):
         tagging = ["task={kind: tagging, column: xpos}", "name=tagger", "train.epochs=3", "optim.lr=0.1"]
         for overrides in (["save.every_steps=4"], tagging):
             train(TrainRequest("tiny.yaml", overrides))
@@ -62,12 +86,28 @@ def extractors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from small_extractors import train_extractors
 
     folder = tmp_path_factory.mktemp("extractors")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with training_in(folder):
         train_extractors(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of every kind of task, called after it; do not change it."""
+    from run_of_every_task import train_every_task
+
+    folder = tmp_path_factory.mktemp("answers")
+    with training_in(folder):
+        train_every_task(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """A server that forks a process for each command."""
+    server = Forks()
+    yield server
+    server.close()
 
 
 @pytest.fixture

@@ -1,7 +1,4 @@
-"""Transformers with random Gaussian weights, and Monte Carlo draws of them: what propagated moments are compared with.
-
-For the tests of moments and for ``python -m tests.bench.moments --scalable``.
-"""
+"""Transformers with random Gaussian weights, and Monte Carlo draws of them, to compare propagated moments with."""
 
 from __future__ import annotations
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from support import COGS, workplace
+
 ROWS = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n"
 COLUMNS = "columns: {word: 0, tag: -1, entities: bioes}"
-SHORT = ["train={steps: 60, batch_words: 60}", "optim.lr=0.1", "model.dropout=0"]
+SHORT = ["train={steps: 30, batch_words: 60}", "optim.lr=0.1", "model.dropout=0"]
 DOCUMENTS = "two cheap farmers fold\nfarmers fold\n\ncheap farmers fold two\nfold two farmers\n\n"
 OVERRIDES = {
     "mlm": SHORT,
@@ -40,3 +44,25 @@ SENTENCE = {"cogs": "Ann sang .", "mlm": "two cheap [MASK] fold", "pretrain": "t
 def rows(conllu: str) -> list[list[str]]:
     """The ten columns of the words of a sentence."""
     return [line.split("\t") for line in conllu.splitlines() if line[:1].isdigit()]
+
+
+def corpora_of_every_task(folder: Path, times: int = 4) -> Path:
+    """A workplace with a small corpus of every format."""
+    workplace(folder)
+    texts = {
+        "ner.txt": ROWS, "texts.tsv": "two cheap farmers\tgood\nfarmers fold\tbad\n", "doc.txt": DOCUMENTS,
+        "tuples.jsonl": TUPLES, "cc.txt": COORDINATED,
+    }  # fmt: skip
+    for name, text in texts.items():
+        (folder / name).write_text(text * times, encoding="utf-8")
+    (folder / "cogs.tsv").write_text("".join("\t".join(row) + "\n" for row in COGS), encoding="utf-8")
+    return folder
+
+
+def train_every_task(folder: Path) -> None:
+    """Train a run of every kind of task, called after it, in a folder, which is the current one."""
+    from probtrans_cli.commands.train import TrainRequest, train
+
+    corpora_of_every_task(folder)
+    for task, overrides in OVERRIDES.items():
+        train(TrainRequest("tiny.yaml", [f"name={task}", *overrides]))

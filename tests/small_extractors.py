@@ -55,7 +55,7 @@ seed: 0
 data: {{train: {name}.txt, dev: {name}.txt, format: {form}, vocabulary: {{kind: words}}}}
 task: {{kind: {kind}, rows: {rows}, iterative_steps: 1}}
 model: {model}
-optim: {{kind: adam, lr: 0.01}}
+optim: {{kind: adam, lr: {lr}}}
 train: {{epochs: {epochs}, batch_words: 500}}
 eval: {{every_epochs: {epochs}}}
 runtime: {{threads: 1}}
@@ -92,13 +92,13 @@ def train_extractors(folder: Path) -> None:
     from probtrans_cli.commands.train import TrainRequest, train
 
     given = [
-        ("tuples", "extractions", "openie", 3, PROBABILISTIC, 150),
-        ("half", "extractions", "openie", 3, TRANSFORMER, 16),
-        ("coordinated", "coordinations", "coordination", 2, PROBABILISTIC, 150),
+        ("tuples", "extractions", "openie", 3, PROBABILISTIC, 80, 0.02),
+        ("half", "extractions", "openie", 3, TRANSFORMER, 16, 0.01),
+        ("coordinated", "coordinations", "coordination", 2, PROBABILISTIC, 40, 0.03),
     ]
-    for name, form, kind, rows, model, epochs in given:
+    for name, form, kind, rows, model, epochs, rate in given:
         text = extags() if form == "extractions" else COORDINATED
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
-        recipe = RECIPE.format(name=name, form=form, kind=kind, rows=rows, model=model, epochs=epochs)
+        recipe = RECIPE.format(name=name, form=form, kind=kind, rows=rows, model=model, epochs=epochs, lr=rate)
         (folder / f"{name}.yaml").write_text(recipe, encoding="utf-8")
         train(TrainRequest(f"{name}.yaml"))

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.errors import DataError
 from probtrans_cli.trained.model import Model
 
-spacy = pytest.importorskip("spacy")
+pytestmark = pytest.mark.skipif(find_spec("spacy") is None, reason="spacy is not installed")
 TEXT = "Two cheap farmers  fold every shirt. They sing"
 NAMES = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n" * 3
 COLUMNS = "format: columns, columns: {word: 0, tag: -1, entities: bioes}"
@@ -51,6 +52,8 @@ def pipeline(
     checkpoint: str | Path | None, *before: str, name: str = "probtrans", rules: Any = (), **config: Any
 ) -> Any:
     """A pipeline with the component behind others, and behind rules that set entities."""
+    import spacy
+
     from probtrans_cli.adapters import spacy as component  # noqa: F401  (as the entry point does)
 
     nlp = spacy.blank("en")
@@ -135,6 +138,8 @@ def test_blocked_tokens_are_no_entities(runs: Path) -> None:
 
 def test_a_pipeline_on_disk_and_in_bytes_has_its_model(runs: Path, tmp_path: Path) -> None:
     """Without the run that it came from, and a second time over the same folder."""
+    import spacy
+
     (tmp_path / "names").symlink_to(runs / "names")
     nlp = ruled("mine", tmp_path, [])
     expected = entities_of(nlp("two cheap farmers"))
@@ -206,6 +211,7 @@ def test_a_model_that_is_not_there_is_named() -> None:
         pipeline(None)
 
 
+@pytest.mark.slow
 def test_the_entry_point_is_found(runs: Path, tmp_path: Path) -> None:
     """An installed package is a folder with its metadata on the path."""
     group = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["spacy_factories"]

@@ -1,14 +1,14 @@
-"""Where commands are run: in the folder of the trained runs, in a new one, in a copy; and a run of every task."""
+"""Where commands are run: in the folder of the trained runs, in a new one, in a copy."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from run_of_every_task import COORDINATED, DOCUMENTS, OVERRIDES, ROWS, SENTENCE, TUPLES
-from support import COGS, Forks, Invoke, workplace
+from run_of_every_task import SENTENCE
+from support import Invoke, workplace
 
 
 @pytest.fixture
@@ -31,34 +31,6 @@ def copied(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     shutil.copytree(trained, tmp_path / "copy", symlinks=True)
     monkeypatch.chdir(tmp_path / "copy")
     return tmp_path / "copy"
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    """A server that forks a process for each command."""
-    server = Forks()
-    yield server
-    server.close()
-
-
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run of every kind of task, called after it; do not change it."""
-    from probtrans_cli.commands.train import TrainRequest, train
-
-    folder = workplace(tmp_path_factory.mktemp("answers"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        Path("ner.txt").write_text(ROWS * 4, "utf-8")
-        Path("cogs.tsv").write_text("\n".join("\t".join(row) for row in COGS) + "\n", "utf-8")
-        Path("texts.tsv").write_text("two cheap farmers\tgood\nfarmers fold\tbad\n" * 4, "utf-8")
-        Path("doc.txt").write_text(DOCUMENTS * 4, "utf-8")
-        Path("tuples.jsonl").write_text(TUPLES * 4, "utf-8")
-        Path("cc.txt").write_text(COORDINATED * 4, "utf-8")
-        for task, overrides in OVERRIDES.items():
-            train(TrainRequest("tiny.yaml", [f"name={task}", *overrides]))
-    return folder
 
 
 @pytest.fixture

@@ -118,6 +118,7 @@ def test_an_export_parses_and_scores_like_the_run(copied: Path, invoke: Invoke) 
 # --- pipelines --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pipeline_of_compressed_text(here: Path) -> None:
     lines = ["the old farmers feed the goats", "", "goats sleep"]
     (here / "wiki.txt.gz").write_bytes(gzip.compress("\n".join([*lines, ""]).encode()))

@@ -20,7 +20,7 @@ from probtrans_cli.folders import checkpoints
 
 FULL = [errno.ENOSPC, errno.EDQUOT, errno.EFBIG]
 VERBS = {
-    "train": ("train", "tiny.yaml", "train.epochs=1", "--run", "new"),
+    "train": ("train", "tiny.yaml", "train.steps=1", "--run", "new"),
     "eval": ("eval", "runs/tiny", "--masks", "1"),
     "eval --choose": ("eval", "runs/tiny", "--masks", "1", "--split", "dev", "--choose"),
     "eval --predictions": ("eval", "runs/tagger", "--predictions", "out"),
@@ -122,5 +122,5 @@ def test_a_training_says_in_its_folder_how_it_ended(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(atomic, "sync", full)
-    refused(invoke("train", "tiny.yaml", "train.epochs=1", "--run", "new"), 3, "--resume")
+    refused(invoke("train", "tiny.yaml", "train.steps=1", "--run", "new"), 3, "--resume")
     assert json.loads(Path("new/exit.json").read_text())["exit"] == 3

@@ -100,7 +100,7 @@ def test_a_run_at_home(home: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPat
     """Every verb, every way to name a path; nothing is made in the current folder."""
     workplace(home / "data")
     data = ("data.train=~/data/train.conllu", "data.dev=[~/data/dev.conllu]", "data.prepared=~/data/prepared")
-    quick = ("train.epochs=1", "data.test=test.conllu")
+    quick = ("train.steps=1", "data.test=test.conllu")
     monkeypatch.setenv("PROBTRANS_DATA", "~/data")
     assert invoke("train", "~/data/tiny.yaml", *data, *quick, "--run=~/run").code == 0
     assert invoke("train", "~/data/tiny.yaml", *data, *quick, "--run=~/more", "--init-from=~/run@last").code == 0
@@ -128,7 +128,7 @@ def test_a_folder_with_this_name(home: Path, invoke: Invoke) -> None:
     workplace(Path("~"))
     refused(invoke("train", "~/tiny.yaml"), 2, f"'{home}/tiny.yaml' is neither")
     names = (f"data.{split}=./~/{split}.conllu" for split in ("train", "dev", "test"))
-    ran = invoke("train", "./~/tiny.yaml", *names, "train.epochs=1", "--run=./~/run")
+    ran = invoke("train", "./~/tiny.yaml", *names, "train.steps=1", "--run=./~/run")
     assert ran.code == 0, ran.err
     assert Path("./~", "run/recipe.yaml").is_file()
     assert list(home.iterdir()) == []

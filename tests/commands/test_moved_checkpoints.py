@@ -133,5 +133,5 @@ def test_a_run_folder_that_is_a_link_is_the_matter_of_its_user(copied: Path, inv
     RUN.symlink_to(copied.parent / "elsewhere")
     assert invoke("eval", str(RUN), "--split", "dev").code == 0
     assert invoke("train", str(RUN), "--resume").code == 0
-    assert invoke("train", "tiny.yaml", "--overwrite", "train.epochs=1").code == 0
+    assert invoke("train", "tiny.yaml", "--overwrite", "train.steps=1").code == 0
     assert (copied.parent / "elsewhere/checkpoints/last").is_dir()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from threading import Event
 
 import pytest
-from support import COMMAND, environment
+from support import Forks
 
 from probtrans_cli.commands.streams import chunks, excess
 from probtrans_cli.data.sentence import Sentence
@@ -24,30 +24,25 @@ def test_sentences_of_many_tokens() -> None:
     pytest.importorskip("tokenizers")
     pieces = WordPieces(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "!"])
     words = Words(["goats"], [1], lowercase=False, digits=False)
-    for text, tokens in (("!" * 99, 101), ("! " * 98, 100), ("x" * 1_000_000, 3), ("!" * 1_000_000, 1_000_002)):
+    for text, tokens in (("!" * 99, 101), ("! " * 98, 100), ("x" * 1_000_000, 3), ("!" * 50_000, 50_002)):
         given = Sentence(text.split(), where="input.txt:1")
         assert excess(given, 100, words) is None
         assert excess(given, 100, pieces) == (None if tokens <= 100 else (tokens, "tokens"))
 
 
-def test_an_answer_comes_before_the_end_of_the_input(trained: Path) -> None:
+def test_an_answer_comes_before_the_end_of_the_input(copied: Path, forks: Forks) -> None:
     """The answer to each line comes before the next line is written; a reader that goes away ends it quietly."""
-    command = [*COMMAND, "parse", "runs/tiny", "-f", "jsonl"]
-    with subprocess.Popen(
-        command, cwd=trained, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for words in (["goats", "sleep"], ["the", "old", "farmers"]):
-            process.stdin.write(" ".join(words).encode() + b"\n")
-            process.stdin.flush()
-            assert json.loads(process.stdout.readline())["words"] == words
-        process.stdout.close()
-        process.stdin.write(b"goats sleep\n")
-        process.stdin.flush()  # and stays open
-        assert process.wait(60) == 141
-        assert process.stderr.read() == b""
+    for name in ("in", "out"):
+        os.mkfifo(copied / name)
+    forks.start(["parse", "runs/tiny", "-f", "jsonl"], copied, streams={"stdin": "in", "stdout": "out"})
+    with (copied / "in").open("w") as stdin:
+        with (copied / "out").open() as stdout:
+            for words in (["goats", "sleep"], ["the", "old", "farmers"]):
+                print(*words, file=stdin, flush=True)
+                assert json.loads(stdout.readline())["words"] == words
+        print("goats sleep", file=stdin, flush=True)  # and stays open
+        ended = forks.wait(copied)
+    assert (ended.code, ended.stderr) == (141, "")
 
 
 def test_portions() -> None:

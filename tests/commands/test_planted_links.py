@@ -20,7 +20,7 @@ from support import Invoke, refused
 VERBS: dict[str, Sequence[str]] = {
     "resume": ("train", "runs/tiny", "--resume", "log.tensorboard=true"),
     "overwrite": ("train", "tiny.yaml", "--overwrite", "train.epochs=1", "save.every_steps=4"),
-    "train": ("train", "tiny.yaml", "--run", "runs/new", "train.epochs=1"),
+    "train": ("train", "tiny.yaml", "--run", "runs/new", "train.steps=1"),
     "eval": ("eval", "runs/tiny", "--split", "dev"),
     "diagram": ("eval", "runs/tagger", "--uncertainty"),
     "choose": ("eval", "runs/tiny", "--split", "dev", "--choose"),
@@ -36,8 +36,8 @@ VERBS: dict[str, Sequence[str]] = {
     "convert": ("convert", "--to", "jsonl", "tuples.jsonl", "-o", "tuples.tsv"),
 }
 """Commands that write, in a copy of the trained runs."""
-LONG = {"resume", "overwrite", "train"}
-"""Those that take minutes with a link at each name in turn."""
+LONG = VERBS.keys() - {"eval", "prepare", "parse", "bulk", "export", "convert"}
+"""Those that take long with a link at each name in turn."""
 RANDOM = re.compile(r"-[0-9a-f]{8}\.partial|events\.out\.tfevents")
 """Names that nobody can know beforehand, or that another package chooses by the time."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND

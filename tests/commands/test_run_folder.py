@@ -56,7 +56,7 @@ def test_overwrite_removes_a_run_and_nothing_else(copied: Path, invoke: Invoke) 
     refused(invoke("train", "tiny.yaml", "--run", "runs/other", "--overwrite"), 2, "not a run folder")
     assert (copied / "runs/other/thesis.tex").exists()
     (copied / "runs/tiny/checkpoints/step-000999").mkdir()
-    assert invoke("train", "tiny.yaml", "--overwrite", "train.epochs=1").code == 0
+    assert invoke("train", "tiny.yaml", "--overwrite", "train.steps=1").code == 0
     assert not (copied / "runs/tiny/checkpoints/step-000999").exists()
 
 
@@ -96,7 +96,7 @@ def test_what_no_run_writes_is_named_and_nothing_is_removed(copied: Path, invoke
             if folder != run and not any(folder.iterdir()):
                 folder.rmdir()
     (run / "metrics.jsonl").write_bytes(metrics)
-    assert invoke("train", "tiny.yaml", "--overwrite", "train.epochs=1").code == 0
+    assert invoke("train", "tiny.yaml", "--overwrite", "train.steps=1").code == 0
 
 
 def test_whatever_a_run_and_its_commands_write_may_be_overwritten(copied: Path, invoke: Invoke) -> None:
@@ -108,7 +108,7 @@ def test_whatever_a_run_and_its_commands_write_may_be_overwritten(copied: Path, 
         (run / left).write_text("")
     for left in (".best.partial", ".step-000004.partial", ".step-000004-01ab34cd.partial", ".step-000099.replaced"):
         (run / "checkpoints" / left).mkdir()
-    assert invoke("train", "tiny.yaml", "--overwrite", "train.epochs=1").code == 0
+    assert invoke("train", "tiny.yaml", "--overwrite", "train.steps=1").code == 0
     assert not list(run.rglob(".*"))
 
 
@@ -197,7 +197,7 @@ def test_training_goes_on_where_there_are_no_locks(
     fresh: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock, "fcntl", None)
-    ran = invoke("train", "tiny.yaml", "train.epochs=1")
+    ran = invoke("train", "tiny.yaml", "train.steps=1")
     assert ran.code == 0, ran.err
     assert "warning: runs/tiny cannot be locked" in ran.err
     assert not lock.inside(fresh / "runs/tiny").exists()
@@ -225,7 +225,7 @@ def test_a_training_that_was_killed_before_its_recipe_was_written(fresh: Path, i
 
 def test_a_training_that_failed_at_its_data_can_be_overwritten_or_resumed(fresh: Path, invoke: Invoke) -> None:
     assert invoke("train", "tiny.yaml", "data.dev=nowhere").code == 3
-    assert invoke("train", "tiny.yaml", "train.epochs=1").code == 0
+    assert invoke("train", "tiny.yaml", "train.steps=1").code == 0
 
 
 def test_what_cannot_begin_overwrites_nothing(copied: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def test_dry_run_writes_no_run(fresh: Path, invoke: Invoke) -> None:
 
 
 def test_seeds_give_mean_and_deviation(fresh: Path, invoke: Invoke) -> None:
-    result = invoke("train", "tiny.yaml", "--seeds", "0,1", "train.epochs=1", "--json").json
+    result = invoke("train", "tiny.yaml", "--seeds", "0,1", "train.steps=1", "--json").json
     scores = [run["test"]["perplexity"] for run in result["runs"]]
     assert [run["seed"] for run in result["runs"]] == [0, 1]
     assert scores[0] != scores[1]
@@ -301,18 +301,18 @@ def test_seeds_give_mean_and_deviation(fresh: Path, invoke: Invoke) -> None:
 
 
 def test_train_without_json_ends_with_scores_and_the_next_command(fresh: Path, invoke: Invoke) -> None:
-    ran = invoke("train", "tiny.yaml", "train.epochs=1")
+    ran = invoke("train", "tiny.yaml", "train.steps=1")
     assert ran.code == 0
     assert "perplexity" in ran.out
     assert "UUAS" in ran.out
     assert "probtrans parse runs/tiny" in ran.out
     assert "step 1:" in ran.err
-    assert invoke("-q", "train", "tiny.yaml", "train.epochs=1", "--overwrite").err == ""
+    assert invoke("-q", "train", "tiny.yaml", "train.steps=1", "--overwrite").err == ""
 
 
 def test_a_recipe_from_stdin(fresh: Path, invoke: Invoke, stdin: Stdin) -> None:
     stdin((fresh / "tiny.yaml").read_bytes())
-    ran = invoke("train", "-", "train.epochs=1", "--json")
+    ran = invoke("train", "-", "train.steps=1", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["name"] == "tiny"
 

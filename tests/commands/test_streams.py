@@ -16,7 +16,7 @@ from probtrans_cli.training.stopping import NUMBERS, stop_signals
 
 VERBS = [
     "--version", "parse --help", "--schema", "prepare tiny.yaml", "train tiny.yaml --print",
-    "train tiny.yaml train.epochs=1 --run new --json", "eval runs/tiny", "parse runs/tiny dev.conllu",
+    "train tiny.yaml train.steps=1 --run new --json", "eval runs/tiny", "parse runs/tiny dev.conllu",
     "export runs/tiny out", "score trees dev.conllu --gold dev.conllu",
 ]  # fmt: skip
 NO_SPACE = "error: standard output cannot be written: No space left on device\n"

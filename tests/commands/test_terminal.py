@@ -78,7 +78,7 @@ COMMANDS = [
     (["train", "tiny.yaml", f"--{EVIL}"], 2),
     (["train", "tiny.yaml", "--run", f"runs/tiny{EVIL}"], 2),
     (["train", "tiny.yaml", "--init-from", f"nowhere{EVIL}", "--run", "other"], 4),
-    (["train", "tiny.yaml", "--run", f"runs/new{EVIL}", "train.epochs=1", TRAIN], 0),
+    (["train", "tiny.yaml", "--run", f"runs/new{EVIL}", "train.steps=1", TRAIN], 0),
     (["eval", "runs/evil"], 0),
     (["eval", "runs/evil", f"dev{EVIL}.conllu", "--json"], 0),
     (["eval", "runs/evil", f"dev{EVIL}.conllu", "--labels", "--relations", "--baselines"], 0),

@@ -92,6 +92,7 @@ def test_a_corpus_in_shards_is_the_corpus(
     assert not (large / "checked").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_bytes(large: Path) -> None:
     found = []
     for jobs in (1, 2):

@@ -116,6 +116,7 @@ for turn in range(8):
 """
 
 
+@pytest.mark.slow
 def test_several_processes_at_once(corpus: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = [subprocess.Popen([sys.executable, "-c", TOGETHER], env=environment) for _ in range(3)]

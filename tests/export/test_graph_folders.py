@@ -9,6 +9,7 @@ import ast
 import json
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,6 +111,7 @@ def test_hidden_words_with_arcs(place: Path, invoke: Invoke) -> None:
     assert len(lines) == len(hidden) + sum(len(text.split()) for text in texts if " " in text), "heads are other words"
 
 
+@pytest.mark.slow
 def test_a_transformer_of_pieces_in_8_bits_for_onnxruntime(place: Path, invoke: Invoke) -> None:
     pytest.importorskip("onnxruntime")
     pieces = vocabulary("kind: wordpiece, size: 120, lowercase: true", *TAGGING)
@@ -135,6 +137,7 @@ def test_what_is_for_another_format_is_refused(place: Path, invoke: Invoke) -> N
         assert not Path("out").exists()
 
 
+@pytest.mark.slow
 def test_a_dev_corpus_that_is_gone_is_reported(place: Path, invoke: Invoke) -> None:
     train = (*TAGGING, f"model={LAYERS}", "train.steps=1")
     assert invoke("train", "tiny.yaml", *train, "--run", "run").code == 0
@@ -163,7 +166,10 @@ def end_to_end(invoke: Invoke, form: str, *train: str) -> None:
 
 @pytest.mark.parametrize(
     ("form", "options"),
-    [("pt2", (*ENTITIES, f"model={LAYERS}")), ("onnx", vocabulary("kind: char", *TAGGING))],
+    [
+        pytest.param("pt2", (*ENTITIES, f"model={LAYERS}"), marks=pytest.mark.slow),
+        ("onnx", vocabulary("kind: char", *TAGGING)),
+    ],
     ids=["pt2", "onnx"],
 )
 def test_a_folder_answers_as_parse_does(form: str, options: tuple[str, ...], place: Path, invoke: Invoke) -> None:
@@ -171,8 +177,7 @@ def test_a_folder_answers_as_parse_does(form: str, options: tuple[str, ...], pla
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["pt2", "onnx"])
-@pytest.mark.parametrize("kind", OVERRIDES)
+@pytest.mark.parametrize(("kind", "form"), zip(OVERRIDES, cycle(["pt2", "onnx"]), strict=False))
 def test_a_folder_of_every_task_answers_as_parse_does(kind: str, form: str, place: Path, invoke: Invoke) -> None:
     """With a transformer, which is traced in a moment."""
     if kind == "ner":

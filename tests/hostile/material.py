@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
-import shutil
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 from support import COGS, sentences, workplace
 
-from .process import Signal, start
+from .process import start
 
 SHORT = ("train={epochs: 1, batch_words: 120}", "model.dropout=0")
 TRANSFORMER = "model={kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2}"
@@ -68,23 +65,6 @@ GRIDS = {
 }
 """Files of tuples and of coordinations, in each form."""
 
-# Trainings that are killed, and compared with these unbroken ones.
-WHOLE: dict[str, Sequence[str]] = {
-    "plain": ("train.epochs=1", "save.every_steps=1", "eval.every_steps=4", "save.keep=2", "task.eval_masks=1"),
-    "ema": ("train.epochs=1", "save.every_steps=2", "optim.ema=0.9", "task={kind: tagging, word_dropout: 1.0}"),
-}
-PREPARE = ("prepare", "tiny.yaml", "data.prepared=here/prepared")
-COUNTED: dict[str, Sequence[str]] = {
-    **{name: ("train", "tiny.yaml", *overrides, "--run", f"runs/whole-{name}") for name, overrides in WHOLE.items()},
-    "prepare": PREPARE,
-    "eval": ("eval", "runs/tiny", "--split", "dev"),
-    "choose": ("eval", "runs/tiny", "--split", "dev", "--choose"),
-    "predictions": ("eval", "runs/tagger", "--split", "dev", "--predictions", "pairs.txt"),
-    "export": ("export", "runs/tiny", "killed-export"),
-    "parse": ("parse", "runs/tiny", "dev.conllu", "-o", "parsed.conllu"),
-}
-"""Commands that are killed, and how many calls they make and files they touch is counted."""
-
 
 def make(folder: Path) -> None:
     """Make all material in a folder."""
@@ -105,11 +85,6 @@ def make(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "train.conllu.gz").write_bytes(gzip.compress(sentences("train", 40).encode(), mtime=0))
     _commands(folder)
-    (folder / "here").mkdir()
-    counts = {}
-    for name, arguments in COUNTED.items():
-        counts[name] = {kind: _run(folder, arguments, kind) for kind in ("calls", "files")}
-    (folder / "counted.json").write_text(json.dumps(counts), encoding="utf-8")
 
 
 def _commands(folder: Path) -> None:
@@ -122,17 +97,10 @@ def _commands(folder: Path) -> None:
         (folder / name).write_text(ended.out, encoding="utf-8")
 
 
-def _run(folder: Path, arguments: Sequence[str], counted: str | None = None) -> int:
-    """Run a command that must come to its end; returns what it counted."""
-    if counted == "files":  # it has been run already
-        made = arguments[arguments.index("--run") + 1] if "--run" in arguments else "killed-export"
-        shutil.rmtree(folder / made, ignore_errors=True)
-        if arguments == PREPARE:
-            shutil.rmtree(folder / "here/prepared")
-    never = None if counted is None else Signal(signal.SIGKILL, 10**12, counted)
-    ended = start(arguments, folder, folder / "streams", kill=never).wait(300)
+def _run(folder: Path, arguments: Sequence[str]) -> None:
+    """Run a command that must come to its end."""
+    ended = start(arguments, folder, folder / "streams").wait(300)
     assert ended.code == 0, f"{arguments}: {ended.code}\n{ended.err}"
-    return ended.counted
 
 
 def checksums(folder: Path) -> dict[str, str]:

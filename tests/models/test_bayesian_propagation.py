@@ -53,9 +53,12 @@ def test_little_is_lost_in_a_layer() -> None:
     assert agreement(encoder, words, truth, "diagonal").pooled < 0.5
 
 
+MORE = ((1, 0.1), (4, 0.1), (4, 0.3))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("layers", "noise"), [(1, 0.1), (2, 0.3), (4, 0.1), pytest.param(4, 0.3, marks=pytest.mark.exhaustive)]
+    ("layers", "noise"), [(2, 0.3), *(pytest.param(*one, marks=pytest.mark.exhaustive) for one in MORE)]
 )
 @pytest.mark.parametrize("positions", [{"kind": "none"}, {"kind": "relative", "clip": 4, "terms": "qkv"}], ids=name)
 def test_random_networks_beside_draws(layers: int, noise: float, positions: dict[str, Any]) -> None:
@@ -82,6 +85,7 @@ OTHER: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OTHER, ids=name)
 def test_other_wirings_beside_draws(options: dict[str, Any]) -> None:
     encoder, words = random_encoder(2, 0.2, **options), random_sentences(6)
@@ -130,7 +134,9 @@ def test_scores_beside_draws(sentence: Any, uncertain_too: str) -> None:
     assert 0.8 < float(found.variances[key].sum() / scores.var(0).sum()) < 1.15
 
 
-@pytest.mark.parametrize("options", [{}, {"norm": "pre", "activation": "gelu"}], ids=name)
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"norm": "pre", "activation": "gelu"}, marks=pytest.mark.slow)], ids=name
+)
 @pytest.mark.parametrize("sentence", [None, "cls", "mean"])
 @torch.no_grad()
 def test_what_is_read_where_it_was_written_has_its_variance(sentence: Any, options: dict[str, Any]) -> None:

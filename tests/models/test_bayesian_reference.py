@@ -286,7 +286,6 @@ TABLE = {
 
 @pytest.mark.parametrize("case", TABLE, ids=str)
 def test_blocks_beside_monte_carlo(case: tuple[int, float, float]) -> None:
-    """``python -m tests.bench.moments`` has the other cases, and more draws."""
     count, noise, spread = case
     x, blocks = reference_input(), [reference_block(number, noise) for number in range(count)]
     found = sampled(blocks, x, spread, 20_000)

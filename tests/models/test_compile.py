@@ -176,28 +176,22 @@ def test_a_compiled_encoder_has_dropout() -> None:
     run(DROPPED, [{**section_of({"kind": "rotary", "rank": 4}, OPTIONS["own"]), "iterations": 1}])
 
 
-QUICKER = [("banded", "shared"), ("linear", "uv")]
 FORMS = [("plain", kind) for kind in NAMES] + [("banded", kind) for kind in ("none", "shared", "rotary")]
 
 
-@pytest.mark.parametrize(
-    ("messages", "kind"),
-    [
-        pytest.param(*one, marks=pytest.mark.slow if one in QUICKER else pytest.mark.exhaustive)
-        for one in [*FORMS, ("linear", "uv")]
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("messages", "kind"), [*FORMS, ("linear", "uv")])
 def test_every_form_compiles_in_one_graph(messages: str, kind: str) -> None:
     """A graph of `linear` is that of `banded`."""
     run(COMPILED, [{**section_of(DECOMPOSITIONS[NAMES.index(kind)], {}), "messages": messages}])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_one_encoder_upon_another_compiles_in_one_graph() -> None:
     run(COMPILED, [STACK])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_transformers_compile_in_one_graph() -> None:
     run(COMPILED, TRANSFORMERS)
 
@@ -214,14 +208,14 @@ def test_it_exports_with_any_batch_and_length() -> None:
     run(EXPORTED, [section_of(DECOMPOSITIONS[1], OPTIONS["all-dep"]), TRANSFORMERS[0]])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_set_of_options_exports_with_any_batch_and_length() -> None:
     """Every set of options once, with one decomposition after the other; used with one word and one sentence too."""
     pairs = zip(itertools.cycle(DECOMPOSITIONS), OPTIONS.values(), strict=False)
     run(EXPORTED, [section_of(*pair) for pair in pairs])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_transformers_export_with_any_batch_and_length() -> None:
     run(EXPORTED, TRANSFORMERS)
 

@@ -96,8 +96,8 @@ def compare_forms(
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("number", range(len(OPTIONS)), ids=[name(options) for options in OPTIONS])
 def test_the_fast_forms_equal_the_plain_one(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every option with every decomposition; distances take turns."""
-    for k, scores in enumerate(scores_for(number)):
+    """Every option with half of the decompositions; distances take turns."""
+    for k, scores in enumerate(scores_for(number)[number % 2 :: 2]):
         compare_forms({**scores, **OPTIONS[number]}, LENGTHS, monkeypatch, bool((number + k) % 2))
 
 
@@ -130,7 +130,7 @@ def test_arcs_and_their_gradients_are_equal_too(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("lengths", [[1, 1], [2], [20]], ids=name)
 def test_batches_without_padding(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """One word, two words, sentences shorter than the band of near words."""
-    for scores in SCORES:
+    for scores in SCORES[::2]:
         compare_forms({**scores, "root": {"labels": 3}}, lengths, monkeypatch, packed=False)
 
 
@@ -142,7 +142,7 @@ def test_states_of_wanted_positions(options: dict[str, Any], monkeypatch: pytest
     unary.requires_grad_()
     at = torch.rand(mask.shape, generator=torch.Generator().manual_seed(0)) < 0.3
     at[0] = False  # a sentence of which nothing is wanted; ``at`` may be True on padding
-    for number, scores in enumerate(scores_for(2)):
+    for number, scores in enumerate(scores_for(2)[::2]):
         pack(monkeypatch, bool(number % 2))
         model = encoder(**scores, **options)
         for messages in ("plain", *(() if options.get("heads") == "tree" else ("linear",)), "banded"):

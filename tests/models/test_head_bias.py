@@ -185,6 +185,7 @@ def test_what_does_not_go_together_is_named(
     assert f"{key}: {message}" in ran.err.replace("\n", " "), ran.err
 
 
+@pytest.mark.slow
 def test_a_model_reads_how_common_its_words_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_model_reads_how_common_its_words_are(
     assert not (tmp_path / "hf").exists()
 
 
+@pytest.mark.slow
 def test_a_model_keeps_what_the_order_of_words_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
 ) -> None:

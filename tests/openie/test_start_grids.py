@@ -21,7 +21,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
     for kind, form in KINDS.items():
         Path(f"{kind}.txt").write_text(extags() if kind == "openie" else COORDINATED, encoding="utf-8")
-        text = RECIPE.format(name=kind, form=form, kind=kind, rows=2, model=TRANSFORMER, epochs=1)
+        text = RECIPE.format(name=kind, form=form, kind=kind, rows=2, model=TRANSFORMER, epochs=1, lr=0.01)
         Path(f"{kind}.yaml").write_text(text, encoding="utf-8")
 
 

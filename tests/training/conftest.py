@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from small_starts import LETTERS, PIECES, Says, train
-from support import Forks, workplace
+from support import workplace
 
 from probtrans_cli.data.vocabularies.wordpiece import Options, WordPieces
 
@@ -36,14 +35,6 @@ def bert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, text in words.files().items():
         Path("bert", name).write_text(text, encoding="utf-8")
     return model
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    """A server that forks a process for each command."""
-    server = Forks()
-    yield server
-    server.close()
 
 
 @pytest.fixture

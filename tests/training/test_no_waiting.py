@@ -20,8 +20,7 @@ from typing import Any
 import pytest
 import torch
 from no_values import META, waits, without_values
-from run_of_every_task import COORDINATED, DOCUMENTS, OVERRIDES, ROWS, TUPLES
-from support import COGS, workplace
+from run_of_every_task import OVERRIDES, corpora_of_every_task
 
 from probtrans_cli import atomic
 from probtrans_cli.data.corpus.prepared import prepare
@@ -42,12 +41,7 @@ MODELS = {"probabilistic": [], "transformer": [TRANSFORMER], "bert": [BERT], "st
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workplace with a corpus of every format as the current folder."""
     monkeypatch.setattr(atomic, "sync", lambda path: None)
-    monkeypatch.chdir(workplace(tmp_path))
-    files = {"ner.txt": ROWS, "texts.tsv": "two farmers\tx\nfold goats\ty\n", "doc.txt": DOCUMENTS,
-             "tuples.jsonl": TUPLES, "cc.txt": COORDINATED,
-             "cogs.tsv": "".join("\t".join(row) + "\n" for row in COGS)}  # fmt: skip
-    for name, text in files.items():
-        Path(name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(corpora_of_every_task(tmp_path, times=1))
     return tmp_path
 
 
