@@ -169,7 +169,7 @@ def test_the_module_prints_tables(
     assert printed.count("| a | ") == printed.count("| d | ") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_memory_is_measured_in_a_process_of_its_own() -> None:
     command = [sys.executable, "-m", "tests.bench.encoder", "--tiny", "--threads", "1", "--one", "mlm-ptb/banded"]
     child = subprocess.run(command, cwd=ROOT, env=environment(), input="[24, 9]", capture_output=True, text=True)
@@ -206,7 +206,7 @@ def test_parsing_is_measured(
     assert "times as fast" in capfd.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_stream_is_measured(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

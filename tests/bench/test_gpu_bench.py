@@ -20,7 +20,7 @@ from bench.settings import sentence_lengths, settings
 CPU = torch.device("cpu")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_it_runs_at_toy_sizes(tmp_path: Path) -> None:
     """In a process of its own: the checks of shapes that this one makes cannot be compiled."""
     command = [sys.executable, "-m", "tests.bench.gpu", "--device", "cpu", "--toy", "--rounds", "1"]

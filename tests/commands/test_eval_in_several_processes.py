@@ -41,8 +41,8 @@ def report(text: str) -> Any:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("runs/trees", "--json", "--baselines"), ("runs/tags", "--json", "--uncertainty"), ("runs/tags", "--json")],
-    ids=["trees", "uncertainty", "tags"],
+    [("runs/trees", "--json", "--baselines"), ("runs/tags", "--json", "--uncertainty")],
+    ids=["trees", "uncertainty"],
 )
 def test_the_scores_are_those_of_one(folder: Path, arguments: tuple[str, ...]) -> None:
     ((code, alone, _),) = evaluated(folder, [environment()], *arguments)

@@ -127,7 +127,13 @@ def test_a_recorder_that_records(place: Path) -> None:
     assert names == {"a", "b", "c", "d", "e"}
 
 
-@pytest.mark.parametrize("verb", [pytest.param(verb, marks=pytest.mark.slow if verb in LONG else ()) for verb in VERBS])
+MARKS = {
+    **dict.fromkeys(LONG, pytest.mark.slow),
+    **dict.fromkeys(("resume", "overwrite", "train"), pytest.mark.exhaustive),
+}
+
+
+@pytest.mark.parametrize("verb", [pytest.param(verb, marks=MARKS.get(verb, ())) for verb in VERBS])
 def test_no_link_of_a_name_that_is_written_is_followed(
     verb: str, place: Path, material: Path, tmp_path: Path, invoke: Invoke
 ) -> None:

@@ -233,7 +233,7 @@ for batch, n in ((2, 4), (3, 5)):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_it_compiles_in_one_graph() -> None:
     """In a process of its own: the checks of shapes that this one puts into every function cannot be traced."""
     result = subprocess.run([sys.executable, "-c", COMPILED], cwd=ROOT, capture_output=True, text=True, timeout=120)

@@ -94,6 +94,7 @@ def test_a_slurm_job_is_preempted_requeued_and_finished(tmp_path: Path) -> None:
     assert exit_of(folder / "runs/mine") == {"exit": 0, "reason": "done"}
 
 
+@pytest.mark.exhaustive
 def test_an_array_job_parses_what_one_process_does(tmp_path: Path) -> None:
     folder = place(tmp_path / "work")
     (folder / "parse.sh").write_text(block("slurm parse", "docs/clusters.md").replace("--workers 4", "--workers 1"))
@@ -113,6 +114,7 @@ def test_an_array_job_parses_what_one_process_does(tmp_path: Path) -> None:
     assert len(list((folder / "parsed/blocks").glob("*.done"))) == 4
 
 
+@pytest.mark.exhaustive
 def test_a_skypilot_task_trains_on_two_machines(tmp_path: Path) -> None:
     folder = place(tmp_path / "work")
     (folder / "mine.yaml").write_text((folder / "tiny.yaml").read_text("utf-8"), "utf-8")

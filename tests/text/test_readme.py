@@ -72,9 +72,14 @@ def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def quickened(code: str) -> str:
+    """The block with trainings of a few updates."""
+    return re.sub(r"train\.epochs=\d+", "train.steps=20", code)
+
+
 @pytest.mark.slow
 def test_tour_runs(tmp_path: Path) -> None:
-    done = run(block("tour", "README.md"), tmp_path)
+    done = run(quickened(block("tour", "README.md")), tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "tree.svg").read_text(encoding="utf-8").startswith(("<?xml", "<svg"))
     assert (tmp_path / "trees.conllu").read_text(encoding="utf-8").count("\troot\t") == 1
@@ -84,7 +89,7 @@ def test_tour_runs(tmp_path: Path) -> None:
 def test_hugging_face_runs(tmp_path: Path) -> None:
     """A BERT there and back, then the export of a probabilistic transformer, which Python opens."""
     pytest.importorskip("transformers")
-    done = run(block("hugging face"), tmp_path)
+    done = run(quickened(block("hugging face")), tmp_path)
     assert done.returncode == 0, done.stderr
     assert "'token_str':" in done.stdout
     assert "started from little-bert" in done.stderr

@@ -204,5 +204,3 @@ def test_names_say_what_things_are() -> None:
     assert {name for name, _ in names} >= {"sentence", "score", "mask"}
     fillers = [f"{place}: {name}" for name, place in names if name in FILLERS]
     assert len(fillers) <= 0.005 * len(names), f"{len(fillers)} of {len(names)}: " + "\n".join(fillers)
-
-

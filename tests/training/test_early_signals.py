@@ -90,7 +90,8 @@ def test_signals_raise_nothing_before_the_schema_of_recipes_is_made(
         getattr(module, command)(request("tiny.yaml"))
 
 
-@pytest.mark.parametrize("where", [pytest.param("encode_all", marks=pytest.mark.slow), "find_sources"])
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["find_sources", pytest.param("encode_all", marks=pytest.mark.exhaustive)])
 def test_a_prepare(where: str, folder: Path) -> None:
     code, err = stopped(folder, where, "prepare", "tiny.yaml")
     assert (code, err) == (75, "error: stopped by SIGTERM while preparing\n  -> the same command goes on\n")
@@ -112,14 +113,14 @@ def training(folder: Path, where: str, *options: str, number: int = signal.SIGTE
     assert json.loads((folder / "runs/tiny/exit.json").read_text("utf-8"))["exit"] == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.exhaustive)])
 @pytest.mark.slow
 def test_a_training_of_one_process(number: int, folder: Path) -> None:
     training(folder, "encode_all", number=number)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["encode_all", "ranks"])
+@pytest.mark.parametrize("where", ["ranks", pytest.param("encode_all", marks=pytest.mark.exhaustive)])
 def test_a_training_of_two_processes(where: str, folder: Path) -> None:
     """While the first one prepares, and before there is one that could tell."""
     training(folder, where, "--nproc", "2")

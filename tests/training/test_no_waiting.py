@@ -68,8 +68,9 @@ PAIRS = {(task, model): number for number, (task, model) in enumerate(product(OV
 
 @pytest.mark.parametrize(
     ("task", "model"),
-    [  # each task with one model or two, and all of them in CI
-        pytest.param(*pair, marks=[] if number % 3 == 0 else pytest.mark.slow) for pair, number in PAIRS.items()
+    [  # each task with one model or two, more of them in CI
+        pytest.param(*pair, marks=([], pytest.mark.slow, pytest.mark.exhaustive)[number % 3])
+        for pair, number in PAIRS.items()
     ],
 )
 def test_no_update_of_a_task_waits(task: str, model: str, monkeypatch: pytest.MonkeyPatch) -> None:

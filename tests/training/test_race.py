@@ -21,7 +21,7 @@ from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
 from probtrans_cli.training.stopping import StopRequest
 
-TURNS = 2
+TURNS = 1
 ENDLESS = ("train.epochs=1000000", "save.every_steps=1")
 
 

@@ -125,7 +125,9 @@ def test_the_number_of_processes_changes_nothing_but_rounding(folder: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "name"), [(2, "mlm-probabilistic"), (4, "tagging-transformer")])
+@pytest.mark.parametrize(
+    ("number", "name"), [(2, "mlm-probabilistic"), pytest.param(4, "tagging-transformer", marks=pytest.mark.exhaustive)]
+)
 def test_torchrun_over_a_hundred_updates(number: int, name: str, folder: Path) -> None:
     """As a user starts it, masks and dropout on."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number), "-m", "--"]

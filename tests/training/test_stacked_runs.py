@@ -124,7 +124,7 @@ def test_another_lower_encoder_is_refused_by_its_keys(bert: Any, says: Says) -> 
 # --- learning, resuming and reading -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_tiny_corpus_is_learned_by_heart(bert: Any) -> None:
     """Twelve sentences, by both encoders together."""
     still = ["model.dropout=0.0", "model.upper.dropout=0.0", "model.lower.dropout=0.0"]

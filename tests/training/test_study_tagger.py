@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support import Invoke
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 RECIPE = "uncertainty-ewt-bayes"
 DROPOUT = ("model.bayes=null", "model.dropout=0.1", "model.embedding_dropout=0.1", "optim.weight_decay=0.01")
 
