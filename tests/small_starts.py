@@ -17,7 +17,7 @@ PIECES = f"{SPECIAL} {PLAIN}".split()
 LETTERS = [prefix + letter for prefix in ("", "##") for letter in "abcdefghijklmnopqrstuvwxyz"]
 ROWS = "positions: {kind: absolute, rows: 64}"
 SIZES = f"model={{kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2, {ROWS}}}"
-OFTEN = ["runtime={device: cpu, threads: 1}", "train.epochs=1", "optim.lr=1.0e-9", "--json"]
+OFTEN = ["runtime={device: cpu, threads: 1}", "optim.lr=1.0e-9", "--json"]
 FOLDER = "data.vocabulary={kind: wordpiece, folder: bert}"
 TAGGING = "task={kind: tagging, column: upos}"
 MLM = "task={kind: mlm, output: bert, eval_masks: 1}"
@@ -25,7 +25,9 @@ Says = Callable[..., str]
 
 
 def train(*arguments: str, name: str = "run") -> int:
-    return run(["train", "tiny.yaml", f"name={name}", *OFTEN, *arguments])
+    """Train for two updates, unless the arguments say how long; returns the exit code."""
+    long = any(argument.startswith(("train.steps=", "train.epochs=")) for argument in arguments)
+    return run(["train", "tiny.yaml", f"name={name}", *OFTEN, *([] if long else ["train.steps=2"]), *arguments])
 
 
 def loaded(name: str = "run") -> Model:

@@ -159,6 +159,8 @@ def remember(patch: pytest.MonkeyPatch) -> None:
 
         def get_single_node(self) -> Any:
             if self.text not in known:
+                if len(known) > 100:
+                    known.clear()
                 known[self.text] = super().get_single_node(), self.get_mark()
             return known[self.text][0]
 

@@ -177,7 +177,7 @@ def test_a_folder_answers_as_parse_does(form: str, options: tuple[str, ...], pla
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "form"), zip(OVERRIDES, cycle(["pt2", "onnx"]), strict=False))
+@pytest.mark.parametrize(("kind", "form"), list(zip(OVERRIDES, cycle(["pt2", "onnx"]), strict=False)))
 def test_a_folder_of_every_task_answers_as_parse_does(kind: str, form: str, place: Path, invoke: Invoke) -> None:
     """With a transformer, which is traced in a moment."""
     if kind == "ner":
