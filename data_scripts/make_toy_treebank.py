@@ -36,8 +36,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from corpus_files import user_path
-
 TOY = Path(__file__).resolve().parent.parent / "probtrans_cli" / "embedded" / "toy"
 
 # --- lexicon ----------------------------------------------------------------------------------------------------------
@@ -459,7 +457,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument(
-        "--out", type=user_path, default=TOY, metavar="DIR", help="folder to write to (default: the package)"
+        "--out",
+        type=lambda path: Path(path).expanduser(),
+        default=TOY,
+        metavar="DIR",
+        help="folder to write to (default: the package)",
     )
     parser.add_argument("--seed", type=int, default=1)
     for split, size in {"train": 2600, "dev": 120, "test": 150}.items():

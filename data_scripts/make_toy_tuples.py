@@ -19,8 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from corpus_files import user_path
-
 TOY = Path(__file__).resolve().parent.parent / "probtrans_cli" / "embedded" / "tuples"
 
 CITIES = [
@@ -177,7 +175,12 @@ def sentences(number: int, r: Random, seen: set[str]) -> list[Made]:
 def main() -> int:
     """Write both files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--out", type=user_path, default=TOY, help="folder to write; default: inside the package")
+    parser.add_argument(
+        "--out",
+        type=lambda path: Path(path).expanduser(),
+        default=TOY,
+        help="folder to write; default: inside the package",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--train", type=int, default=400, help="number of training sentences")
     parser.add_argument("--dev", type=int, default=60, help="number of dev sentences")

@@ -110,7 +110,7 @@ def real_data(name: str) -> Path:
     for found in (path, Path(f"{path}.gz")):
         if found.exists():
             return found
-    pytest.skip(f"there is no {path} (PROBTRANS_DATA is {data or 'not set'}); see data_scripts/README.md")
+    pytest.skip(f"there is no {path} (PROBTRANS_DATA is {data or 'not set'}); `probtrans fetch` lists how to get it")
 
 
 def require_origin(path: Path) -> None:

@@ -151,12 +151,12 @@ def application(arguments: list[str]) -> int:
 def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
     # The parameters of a command as fields of a request; no list at all is an empty one.
     leave_out = {"context", "as_json", "verb", *without}
-    empty = ("overrides", "files", "require")
+    empty = ("names", "overrides", "files", "require")
     values = {name: value for name, value in values.items() if name not in leave_out}
     return values | {name: () for name in empty if name in values and values[name] is None}
 
 
-def _show(context: typer.Context, as_json: bool, result: dict[str, Any], report: Callable[..., str]) -> None:
+def _show(context: typer.Context, as_json: bool, result: Any, report: Callable[..., str]) -> None:
     # As JSON where `--json` stands before or after the verb, else as text for people.
     if as_json or context.obj:
         console.result_json(result)
@@ -199,6 +199,38 @@ def main(
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------
+
+
+@app.command(short_help="List public corpora, or fetch them.")
+def fetch(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, Argument(metavar="[NAME]...", help="What to fetch; nothing: list what there is.")
+    ] = None,
+    source: Annotated[
+        Path | None,
+        Option(
+            "--from",
+            metavar="DIR",
+            help="Take this local copy, packed (.gz) or not, instead of the network; licensed corpora are made of it.",
+            **PATH,
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None, Option("--to", metavar="DIR", help="The data folder; default: $PROBTRANS_DATA, or data/.", **PATH)
+    ] = None,
+    force: Annotated[bool, Option("--force", help="Replace files that differ.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch public corpora, or make licensed ones of your own copy, and put them where recipes look for them; without
+    a name, list what there is: size, licence, which recipes need it, whether it is there.
+
+    Every file is compared with its SHA-256 before it takes its place, and a file of yours that differs is left alone.
+    No other command uses the network, but for `train`, which fetches after a question, or with --fetch.
+    """
+    from probtrans_cli.commands import fetch as verb  # noqa: PLC0415
+
+    _show(context, as_json, verb.fetch(verb.FetchRequest(**_given(locals()))), verb.report)
 
 
 @app.command(short_help="Encode the corpora of a recipe.")
@@ -258,6 +290,9 @@ def train(
             "an update, so train.accumulate must be at least N.",
         ),
     ] = None,
+    fetch: Annotated[
+        bool, Option("--fetch", help="Fetch public corpora that are missing; on a terminal you are asked without it.")
+    ] = False,
     dry_run: Annotated[
         bool,
         Option("--dry-run", help="Prepare, build, update a few times; write no run; -v: the shapes of all modules."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli import console
+from probtrans_cli.commands.fetch import fetch_missing
 from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes, refuse_several
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system
@@ -51,6 +53,8 @@ class TrainRequest:
     """One run each, in folders that end in ``-seedN``."""
     dry_run: bool = False
     """Prepare, build, do a few updates, write no run."""
+    fetch: bool = False
+    """Fetch missing public corpora first, without a question."""
     nproc: int | None = None
     """How many processes to start for it on this machine; None: this one, which may be one of several already."""
 
@@ -97,6 +101,8 @@ def train(request: TrainRequest) -> dict[str, Any]:
         StoppedError: a signal such as SIGTERM came; if updates were being done, their state is saved.
     """
     get_ready()
+    if "RANK" not in os.environ or request.fetch:  # who started several processes is asked once, or not at all
+        fetch_missing(request.recipe, request.overrides, ask=not request.fetch)
     if request.nproc is not None and request.nproc > 1:
         refuse_several()
         with stopped_at_once(AT_NO_UPDATE, GO_ON):

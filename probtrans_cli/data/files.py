@@ -20,6 +20,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import IO, BinaryIO
 
+from probtrans_cli.corpora import command_for
 from probtrans_cli.errors import DataError, reason
 from probtrans_cli.folders.places import holds, places
 
@@ -28,8 +29,6 @@ LONGEST_LINE = 8 << 20
 """Bytes of a line: a longer one is refused before it is held in memory."""
 MOST_LINES = 100_000
 """Lines at the beginning of a file in which something is looked for."""
-SCRIPTS = {"ud/en_ewt/": "ud_english_ewt", "ud/": "ud_treebanks"}
-"""By how a name in a recipe begins: the script in data_scripts/ that puts the file in place."""
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 """Endings of the names of compressed files, in lower case."""
 ENDINGS = f"{', '.join(COMPRESSED[:-1])} or {COMPRESSED[-1]}"
@@ -342,9 +341,9 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
 def _where_to_get(path: str) -> str:
     if path.startswith(EMBEDDED):
         return "there are embedded:toy/{train,dev,test}.conllu and embedded:tuples/{train,dev}.jsonl"
-    script = next((script for start, script in SCRIPTS.items() if path.startswith(start)), None)
-    command = f"python data_scripts/{script}.py" if script else "the script in data_scripts/"
-    return f"run {command} to fetch a public corpus, or set PROBTRANS_DATA to the folder that holds it"
+    command = command_for(path)
+    get = f"fetch it: {command}; or" if command else "check the name (`probtrans fetch` lists what it can get), or"
+    return f"{get} set PROBTRANS_DATA to the folder that holds it"
 
 
 def find_all(path: str, key: str | None = None) -> list[Path]:

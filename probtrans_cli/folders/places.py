@@ -36,7 +36,12 @@ def places(path: str) -> list[Path]:
     expanded = expand_home(path)
     if expanded.is_absolute():
         return [expanded]
-    return [expanded, expand_home(os.environ.get("PROBTRANS_DATA") or "data") / expanded]
+    return [expanded, data_folder() / expanded]
+
+
+def data_folder() -> Path:
+    """Return $PROBTRANS_DATA, or `data` where that is not set."""
+    return expand_home(os.environ.get("PROBTRANS_DATA") or "data")
 
 
 def find_folder(path: str) -> Path:

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from probtrans_cli.corpora import command_for
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.places import find_folder, places
@@ -288,7 +289,7 @@ def _read(name: str) -> Transformer:
     folder = find_folder(name)
     if not folder.is_dir():
         tried = ", ".join(map(str, places(name)))
-        get = ": run `python data_scripts/minilm.py`" if name.rstrip("/").endswith("models/minilm") else ""
+        get = f": run `{command}`" if (command := command_for(name)) else ""
         raise CheckpointError(f"there is no folder {name!r} (tried {tried}){get}")
     config = read_shape(read_config(folder), folder / CONFIG)
     try:

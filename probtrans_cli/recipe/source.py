@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from probtrans_cli.text import printable
 
 __all__ = [
     "describe", "dump_recipe", "get_ready", "json_schema", "load_recipe", "load_stored", "read_recipe",
-    "shipped_recipes",
+    "shipped_recipes", "texts_in",
 ]  # fmt: skip
 
 
@@ -65,24 +65,53 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
             raise UsageError(f"cannot read the recipe from standard input: {reason(error)}") from None
         return read_recipe(content, "<stdin>", overrides)
     path = _find(source)
-    # What the user has named may be a pipe, as `<(...)` is; what lies in the folder of a run may not.
-    stored = path.name == IN_FOLDER and path != Path(source)
-    return load_stored(path, overrides, regular_only=stored)
+    return read_recipe(_content(path, regular_only=_is_stored(path, source)), str(path), overrides)
 
 
-def load_stored(path: Path, overrides: Sequence[str] = (), *, regular_only: bool = True) -> Recipe:
+def load_stored(path: Path) -> Recipe:
     """Read the recipe that a run or a checkpoint has in its folder.
 
     Raises:
         UsageError, RecipeError: as :func:`load_recipe`.
         IrregularFileError: a link or a named pipe is in its place, for example.
     """
+    return read_recipe(_content(path, regular_only=True), str(path))
+
+
+def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
+    """Return the texts among the values of a recipe, such as names of files, whether or not it is valid; none where it
+    is no file, as it could not be read again."""
+    path = _find(source)
+    if not path.is_file():
+        return []
+    try:
+        document = read_tree(_content(path, regular_only=_is_stored(path, source)).decode("utf-8-sig"), str(path))
+    except (BrokenError, UnicodeDecodeError):
+        return []
+    for number, override in enumerate(overrides, start=1):
+        apply_override(document, override, number)
+
+    def texts(value: Any) -> Iterator[str]:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            for part in value.values() if isinstance(value, dict) else value:
+                yield from texts(part)
+
+    return list(texts(document.content))
+
+
+def _is_stored(path: Path, source: str) -> bool:
+    # What the user has named may be a pipe, as `<(...)` is; what lies in the folder of a run may not.
+    return path.name == IN_FOLDER and path != Path(source)
+
+
+def _content(path: Path, *, regular_only: bool) -> bytes:
     try:
         with regular.open_file(path) if regular_only else path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+            return file.read(LARGEST + 1)
     except OSError as error:
         raise UsageError(f"cannot read the recipe {printable(str(path), 200)}: {error.strerror}") from error
-    return read_recipe(content, str(path), overrides)
 
 
 def _find(source: str) -> Path:

@@ -2,7 +2,7 @@
 
 It runs the tests that need a GPU; a training step of both encoders in every form, at the paper's sizes for the Penn
 Treebank, eager and compiled, in bfloat16 and float32; and two epochs of masked language modelling on WikiText-2 at the
-same sizes (`text/wikitext-2` below $PROBTRANS_DATA, see data_scripts/wikitext2.py).
+same sizes (`text/wikitext-2` below $PROBTRANS_DATA, `probtrans fetch wikitext2`).
 
     python -m tests.bench.gpu
     python -m tests.bench.gpu --only steps --json figures.json

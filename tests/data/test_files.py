@@ -74,8 +74,8 @@ def test_find_looks_here_then_in_the_data_folder(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("ud/en_ewt/train.conllu", "data_scripts/ud_english_ewt.py"),
-        ("ud/wo_wtb/train.conllu", "data_scripts/ud_treebanks.py"),
+        ("ud/en_ewt/train.conllu", "probtrans fetch ewt"),
+        ("ud/wo_wtb/train.conllu", "probtrans fetch ud-treebanks"),
         ("text/x.txt", "PROBTRANS_DATA"),
         ("embedded:nowhere.conllu", "embedded:toy"),
         ("embedded:../recipe.py", "embedded:toy"),

@@ -1,4 +1,4 @@
-"""The real all-MiniLM-L6-v2, where data_scripts/minilm.py has put it: read as `transformers` reads it."""
+"""The real all-MiniLM-L6-v2, where `probtrans fetch minilm` has put it: read as `transformers` reads it."""
 
 from __future__ import annotations
 

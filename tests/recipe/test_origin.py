@@ -111,7 +111,7 @@ def test_what_contradicts_the_folder_is_refused_and_both_are_named() -> None:
 def test_folders_that_are_none_are_refused_in_one_line(config: Path) -> None:
     (message,) = refused(SMALL, "model={kind: transformer, from: models/minilm}")
     assert "model.from: there is no folder 'models/minilm' (tried models/minilm, " in message
-    assert message.endswith("run `python data_scripts/minilm.py`")
+    assert message.endswith("run `probtrans fetch minilm`")
     for content, words in (
         ({**CONFIG, "hidden_size": 0}, "config.json: hidden_size: found 0, wanted a whole number ≥ 1"),
         ({**CONFIG, "model_type": "gpt2"}, "config.json: model_type: 'gpt2' is unsupported"),

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in (
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data_scripts/README.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
         *sorted((ROOT / "docs").glob("*.md")),
     )
 }

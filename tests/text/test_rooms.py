@@ -28,10 +28,12 @@ FLOORS = (
     {"cli"},
     {"roof"},
 )
-GROUND = {"atomic", "checkpoint", "console", "errors", "folders", "text", "version"}
+GROUND = {"atomic", "checkpoint", "console", "corpora", "errors", "folders", "text", "version"}
 ROOF = {"__init__", "__main__"}
 # Whatever answers before it knows that something is to be computed.
 WITHOUT_TORCH = (
+    "corpora",
+    "commands/fetch",
     "folders",
     "recipe",
     "data",

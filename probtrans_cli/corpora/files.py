@@ -1,0 +1,220 @@
+"""Files of corpora: public ones with known checksums, and those converted from a user's own copy.
+
+A file takes its place when it is whole and right, or not at all; a different file that is already there is left alone
+unless the user asks to replace it. Nothing else in probtrans uses the network.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import io
+import os
+import secrets
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from probtrans_cli import console
+from probtrans_cli.atomic import left_of
+from probtrans_cli.corpora import Corpus, Options, Placed, rows_of
+from probtrans_cli.errors import FULL, DataError, reason, unwritten
+from probtrans_cli.folders import regular
+
+ADDRESS = "https://raw.githubusercontent.com"
+BLOCK = 1 << 16
+SECONDS = 60
+IN_THE_WAY = "move it away, or replace it with --force"
+NO_NETWORK = "without a network take a local copy: --from DIR"
+
+Opener = Callable[[], BinaryIO]
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file of known content: its place under the folder of the corpus, its SHA-256, its size in bytes; and its public
+    repository (``owner/name/commit``) and path there, or `-` where it is made of others."""
+
+    path: str
+    sha256: str
+    size: int
+    repository: str = "-"
+    upstream: str = "-"
+
+    @property
+    def is_public(self) -> bool:
+        return self.repository != "-"
+
+    def open(self, source: Path | None) -> BinaryIO:
+        """Open the official file over https, or its copy in the folder ``source``.
+
+        Raises:
+            DataError: it cannot be had.
+        """
+        return self._remote() if source is None else self._local(source)
+
+    def _remote(self) -> BinaryIO:
+        address = f"{ADDRESS}/{self.repository}/{self.upstream}"
+        try:
+            response: BinaryIO = urllib.request.urlopen(address, timeout=SECONDS)  # noqa: S310  (an address of ours)
+        except (OSError, http.client.HTTPException) as error:
+            raise DataError(f"{address}: {error or type(error).__name__}", hint=NO_NETWORK) from error
+        return response
+
+    def _local(self, folder: Path) -> BinaryIO:
+        # Under its official path or name or the one it gets here, gzipped or not.
+        stems = dict.fromkeys((self.upstream, self.upstream.rpartition("/")[2], self.path))
+        names = [stem + end for stem in stems for end in ("", ".gz")]
+        for name in names:
+            path = folder / name
+            if path.is_file():
+                return cast(BinaryIO, gzip.open(path)) if name.endswith(".gz") else path.open("rb")
+        hint = "give --from the folder that holds them"
+        raise DataError(f"{folder}: none of {', '.join(names)} is there", hint=hint)
+
+
+def files_of(corpus: Corpus) -> list[KnownFile]:
+    """Return the files of a corpus that ``corpora.tsv`` lists."""
+    return [KnownFile(path, sha256, int(size), *rest) for _, path, sha256, size, *rest in rows_of(corpus.name)]
+
+
+# --- putting files in place -------------------------------------------------------------------------------------------
+
+
+def place(file: KnownFile, options: Options, opener: Opener | None = None) -> Placed:
+    """Put a file of known checksum in place; ``opener``: where it comes from, by default as :meth:`KnownFile.open`.
+
+    Raises:
+        DataError: it cannot be had, is not the expected one, or another is in the way.
+    """
+    target = options.folder / file.path
+    if os.path.lexists(target):
+        content = checksum(target) if target.is_file() else "no file"
+        if content == file.sha256:
+            return Placed(target, "already in place")
+        if not options.force:
+            raise _in_the_way(f"{target}: a different file is in the way (sha256 {content}, not {file.sha256})")
+    try:
+        with (opener or partial(file.open, options.source))() as source:
+            _write(target, _checked(source, file), force=options.force)
+    except (EOFError, zlib.error, zipfile.BadZipFile, http.client.HTTPException) as error:
+        # a broken archive, a lost connection
+        raise DataError(f"{target}: {error or type(error).__name__}", hint=NO_NETWORK) from error
+    return Placed(target, "written, checksum right")
+
+
+def place_texts(texts: Mapping[str, str], options: Options) -> Iterator[Placed]:
+    """Put the files of a converted corpus in place, or none of them where another is in the way.
+
+    Raises:
+        DataError: another is in the way, or a file cannot be written.
+    """
+    contents = {options.folder / name: text.encode() for name, text in texts.items()}
+    same = {target for target, content in contents.items() if target.is_file() and target.read_bytes() == content}
+    for target in contents.keys() - same:
+        if os.path.lexists(target) and not options.force:
+            raise _in_the_way(f"{target}: a different file is in the way")
+    for target, content in contents.items():
+        if target not in same:
+            _write(target, [content], force=options.force)
+        yield Placed(target, "already in place" if target in same else "written")
+
+
+def _in_the_way(message: str) -> DataError:
+    return DataError(message, hint=IN_THE_WAY)
+
+
+def _checked(source: BinaryIO, file: KnownFile) -> Iterator[bytes]:
+    """Yield a file in pieces; at its end it is the expected one, or there is an error."""
+    digest, size = hashlib.sha256(), 0
+    work = console.Work(file.size, file.path)
+    try:
+        while (block := source.read(BLOCK)) and size <= file.size:  # one that is longer is wrong: not all is read
+            yield block
+            digest.update(block)
+            size += len(block)
+            work.advance(len(block))
+    finally:
+        work.end()
+    if digest.hexdigest() != file.sha256:
+        read = " of the part that was read; the file is too long" if size > file.size else ""
+        message = f"{file.path}: wrong checksum, nothing written: sha256 {digest.hexdigest()}{read}, not {file.sha256}"
+        raise DataError(message, hint="fetch it again, or give --from another copy")
+
+
+def _write(target: Path, blocks: Iterable[bytes], *, force: bool) -> None:
+    """Write a file under a name of its own, then rename it: nothing half written stays, and without ``force`` nothing
+    is replaced that somebody has put there in the meantime."""
+    partial_file = target.with_name(f".{target.name}-{secrets.token_hex(4)}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for left in left_of(target):  # a kill left them
+            left.unlink(missing_ok=True)
+        with regular.create(partial_file) as file:
+            for block in blocks:
+                file.buffer.write(block)
+        if force:
+            partial_file.replace(target)
+            return
+        try:
+            target.hardlink_to(partial_file)
+        except FileExistsError:
+            raise _in_the_way(f"{target}: somebody has put a file there in the meantime") from None
+        except OSError:  # a file system without hard links
+            if os.path.lexists(target):
+                raise _in_the_way(f"{target}: somebody has put a file there in the meantime") from None
+            partial_file.rename(target)
+    except OSError as error:
+        if error.errno in FULL:
+            raise unwritten(str(target), error) from None
+        raise DataError(f"{target}: {reason(error)}", hint="check the path, or fetch again") from error
+    finally:
+        with suppress(OSError):  # it was renamed, or never made
+            partial_file.unlink()
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# --- reading, counting ------------------------------------------------------------------------------------------------
+
+
+def read_lines(path: Path) -> list[str]:
+    r"""Return the lines of a text, without ``\n`` or ``\r\n``.
+
+    Raises:
+        DataError: it cannot be read, or is not UTF-8; the message names the line.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: {reason(error)}", hint="give --from the folder that holds it") from error
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        message = f"{path}:{number}: not UTF-8 (byte 0x{content[error.start]:02x})"
+        raise DataError(message, hint="convert it with iconv") from None
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+
+
+def lines_of(lines: Iterable[str]) -> BinaryIO:
+    """Return a file of some lines."""
+    return io.BytesIO("".join(f"{line}\n" for line in lines).encode())
+
+
+def expect(what: str, count: int, published: int) -> None:
+    """Warn of a count that is not the published one."""
+    if count != published:
+        console.log(f"warning: {what}: {count:,}, published {published:,}; is this the original corpus?")
