@@ -29,28 +29,15 @@ from probtrans_cli.recipe.yaml import Document, Fault, Key
 from probtrans_cli.text import from_json, printable
 
 CONFIG = "config.json"
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-}
+ACTIVATIONS = {"gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
+ACTIVATIONS |= {"relu": "relu"}
 MOST_LAYERS = 1000  # more are a damaged file: all their tensors are listed
 SMALLEST_EPS = 1e-12  # what an epsilon of 0 is read as: the same, but for vectors that are constant
 _NEUTRAL: dict[str, tuple[Any, ...]] = {  # keys of BERT's kin, with the values that leave BERT what it is
-    "alibi_starting_size": (),
-    "auto_map": ({},),
-    "inner_group_num": (1,),
-    "pos_att_type": ([], "", "none"),
-    "position_biased_input": (True,),
-    "prenorm": (False,),
-    "pruned_heads": ({},),
-    "quantization_config": (),
-    "relative_attention": (False,),
-    "rope_theta": (),
-    "rotary_emb_fraction": (0, 0.0),
-}
+    "alibi_starting_size": (), "auto_map": ({},), "inner_group_num": (1,), "pos_att_type": ([], "", "none"),
+    "position_biased_input": (True,), "prenorm": (False,), "pruned_heads": ({},), "quantization_config": (),
+    "relative_attention": (False,), "rope_theta": (), "rotary_emb_fraction": (0, 0.0),
+}  # fmt: skip
 _WHY = {
     "auto_map": "the model is computed by code of its own, which is not run",
     "quantization_config": "give the folder of the model before it was quantized",
@@ -137,9 +124,9 @@ def read_shape(content: Mapping[str, Any], path: Path) -> Config:
     if kind not in (None, "bert"):
         run = "; give the run that it was exported from" if kind == "probtrans" else ""
         faults.append(f"model_type: {kind!r} is unsupported; only 'bert' is read{run}")
-    for name in classes if kind is None and isinstance(classes, list) else ():
-        if not str(name).startswith("Bert") or str(name).startswith("BertGeneration"):
-            faults.append(f"architectures: {name!r} is unsupported; only BERT is read")
+    names = map(str, classes) if kind is None and isinstance(classes, list) else ()
+    foreign = [name for name in names if not name.startswith("Bert") or name.startswith("BertGeneration")]
+    faults += [f"architectures: {name!r} is unsupported; only BERT is read" for name in foreign]
     try:
         config = Config.model_validate(dict(content))
     except ValidationError as error:
@@ -182,20 +169,16 @@ def _shown(value: Any) -> str:
 
 
 def unread_keys(content: Mapping[str, Any]) -> list[str]:
-    """The keys of a config.json that are unknown here."""
+    """Return the keys of a config.json that are unknown here."""
     keys = {*Config.model_fields, *_NEUTRAL, *_sizes(Config())}
     return [key for key, value in content.items() if key not in keys and value is not None and not _IDLE.fullmatch(key)]
 
 
 def _sizes(config: Config) -> dict[str, int]:
-    """Sizes that models like BERT may choose, and that follow from other sizes in BERT."""
-    heads = config.num_attention_heads
-    return {
-        "embedding_size": config.hidden_size,
-        "attention_head_size": config.hidden_size // heads,
-        "num_key_value_heads": heads,
-        "num_hidden_groups": config.num_hidden_layers,
-    }
+    """Return sizes that models like BERT may choose, and that follow from other sizes in BERT."""
+    width, heads = config.hidden_size, config.num_attention_heads
+    of_heads = {"attention_head_size": width // heads, "num_key_value_heads": heads}
+    return {"embedding_size": width, "num_hidden_groups": config.num_hidden_layers, **of_heads}
 
 
 def read_json(path: Path) -> Any:
@@ -225,7 +208,7 @@ _IN_CONFIG = {
 
 
 def computed(section: ModelSection) -> dict[str, Any]:
-    """The options that determine what an encoder computes from its tensors."""
+    """Return the options that determine what an encoder computes from its tensors."""
     options = section.resolved().model_dump(mode="json", exclude=FREE)
     positions = options.get("positions", {})
     if positions.get("kind") == "learned_sinusoidal":  # differs from `absolute` at the start only
@@ -237,7 +220,7 @@ def computed(section: ModelSection) -> dict[str, Any]:
 
 
 def written(value: Any) -> str:
-    """A value of :func:`computed` as it is written in a recipe."""
+    """Write a value of :func:`computed` as it is written in a recipe."""
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False).strip('"')
 
 
@@ -264,7 +247,7 @@ def expand(document: Document) -> list[Fault]:
     if isinstance(data := document.content.get("data"), dict):
         data.setdefault("vocabulary", {"kind": "wordpiece", "folder": name})
     try:
-        folder = _read(name)
+        folder = _section_of(name)
     except CheckpointError as error:
         return [Fault(place, (*path, "from"), "; ".join(error.message.split("\n")))]
     for key, value in folder.model_dump(mode="json", include=_IN_CONFIG).items():
@@ -285,7 +268,7 @@ def expand(document: Document) -> list[Fault]:
     ]
 
 
-def _read(name: str) -> Transformer:
+def _section_of(name: str) -> Transformer:
     folder = find_folder(name)
     if not folder.is_dir():
         tried = ", ".join(map(str, places(name)))

@@ -39,13 +39,12 @@ class Table(FormatOptions):
     label: NonNegativeInt = 1
     """Column of the label, from 0."""
     columns: PositiveInt | None = None
-    """Number of columns; null = up to the last of the two. A line with more columns is an error unless they are
-    empty."""
+    """Number of columns; null = up to the last of the two. More columns are an error unless they are empty."""
     separator: Annotated[str, Field(min_length=1)] = "\t"
     """Separator of columns. If it is a space, a sentence in the last column goes to the end of the line."""
     quoting: bool | None = None
-    """Columns may stand in double quotes, as in CSV, and then hold the separator and line ends; a double quote inside
-    is written twice. null = only if the separator is a comma."""
+    """Columns may stand in double quotes, as in CSV, and then hold the separator and line ends; a quote inside is
+    written twice. null = only if the separator is a comma."""
     header: bool = False
     """Skip the first line that is not blank."""
 
@@ -106,8 +105,7 @@ VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
 
 
 class WordFeatures(Section):
-    """Features of a word's spelling. They are added to its unary scores: `S[w] = row of w + sum of the rows of its
-    features`."""
+    """Features of a word's spelling, added to its unary scores: `S[w] = row of w + sum of the rows of its features`."""
 
     prefixes: Annotated[int, Field(ge=0, le=16)] = 4
     """Use prefixes of 1 up to this many characters, lower-cased; 0 = none."""
@@ -138,11 +136,11 @@ class WordVocabulary(VocabularySection):
     digits: bool = False
     """Replace every number by `N` before look-up (1,234.5 -> N; 3rd -> Nrd)."""
     punctuation: bool = True
-    """false (`kind: mlm` only): skip tokens without a letter or digit. In trees their head is the word before them; at
-    the beginning, the first word that is read."""
+    """false (`kind: mlm` only): skip tokens without a letter or digit. Their head in trees is the word before them, or
+    the first word that is read."""
     features: WordFeatures | None = None
-    """Features of the spelling (before `lowercase` and `digits`), so that unknown words differ. A word hidden by
-    `task.kind: mlm` has none. null = no features."""
+    """Features of the spelling (before `lowercase` and `digits`), so that unknown words differ; null = none. A hidden
+    word of `task.kind: mlm` has none."""
 
 
 @VOCABULARIES.add
@@ -169,15 +167,15 @@ class WordPieceVocabulary(VocabularySection):
 
     kind: Literal["wordpiece"]
     folder: File | None = None
-    """Folder with the vocabulary of a BERT model (`vocab.txt` or `tokenizer.json`, with their options), in the current
-    folder or in $PROBTRANS_DATA; null = train one."""
+    """Folder of a BERT vocabulary (`vocab.txt` or `tokenizer.json`, with their options), in the current folder or in
+    $PROBTRANS_DATA; null = train one."""
     size: Annotated[int, Field(ge=16, lt=2**31)] = 8000
     """Largest number of pieces of a trained vocabulary."""
     lowercase: bool = False
     """Lower-case words and strip accents, in a trained vocabulary."""
     features: WordFeatures | None = None
-    """Features of the spelling, added to the scores of each piece of the word. A lower-case vocabulary does not see
-    capitals, the feature `shape` does. null = no features."""
+    """Features of the spelling, added to the scores of each piece; null = none. A lower-case vocabulary has no capitals
+    for `shape`."""
 
     def inconsistencies(self) -> Iterator[Inconsistency]:
         for name in ("size", "lowercase") if self.folder is not None else ():
@@ -260,17 +258,17 @@ class Columns(FormatOptions):
     separator: Annotated[str, Field(min_length=1)] | None = None
     """Separator of columns; null = tabs if there are any, else spaces."""
     comments: Annotated[str, Field(min_length=1, pattern=r"\S")] | None = None
-    """Lines that begin with this are comments, such as `"# "` (a space also matches a tab); null = no comments, and `#`
-    is a word."""
+    """Lines that begin with this are comments, such as `"# "` (a space also matches a tab); null = none: `#` is a
+    word."""
     entities: Literal["iob2", "bioes"] | None = None
     """The tags mark entities, and are converted to this scheme; null = tags as they stand."""
     scheme: Literal["auto", "iob1", "iob2", "bioes", "bilou", "bmes", "bmewo"] = "auto"
-    """The scheme of the file; auto: the scheme whose rules the fewest tags break. Tags may also be spelled `PER-B`,
-    `B_PER` or, without a type, `B`. An entity without a type is an `ENTITY`."""
+    """The scheme of the file; auto: the scheme whose rules the fewest tags break. Tags may also be `PER-B`, `B_PER` or,
+    without a type, `B`, an `ENTITY`."""
     strict: bool = False
-    """true: a tag that breaks the rules of `scheme`, such as `I-PER` after `O` in iob2, is an error. false: it is read
-    as the public scorer conlleval does (an entity begins there), with a warning. The same holds for odd but clear
-    spellings: `0` for `O`, `b-PER`, `B_PER` among `B-PER`."""
+    """true: a tag that breaks the rules of `scheme`, such as `I-PER` after `O` in iob2, is an error. false: an entity
+    begins there, as for the scorer conlleval, with a warning. The same holds for odd spellings: `0` for `O`, `b-PER`,
+    `B_PER` among `B-PER`."""
 
 
 class Keys(FormatOptions):
@@ -287,8 +285,8 @@ class Documents(FormatOptions):
     blank lines between documents. `prepare` makes instances of them, which the model reads."""
 
     pairs: Literal["nsp", "sop", "none"] = "nsp"
-    """The two stretches of text in an instance. nsp: the second follows the first, or comes from another document
-    (BERT); sop: the second follows the first, or the two are swapped; none: an instance is one stretch."""
+    """The two stretches of text in an instance. nsp: the second follows the first, or is from another document (BERT);
+    sop: it follows the first, or the two are swapped; none: there is one stretch."""
     max_length: Annotated[int, Field(ge=8, lt=2**31)] = 128
     """Most tokens of an instance, with the special tokens around its stretches."""
     short: Fraction = 0.1
@@ -300,7 +298,7 @@ class Documents(FormatOptions):
     stops: list[Annotated[str, Field(min_length=1)]] | None = None
     """Tokens that end a sentence within a line; null = each line is a sentence."""
     heading: Annotated[str, Field(min_length=1)] | None = None
-    """A line that begins with this token separates documents, as a blank line does, and is skipped; null = no such
+    """A line that begins with this token separates documents as a blank line does, and is skipped; null = no such
     lines."""
 
 
@@ -343,24 +341,22 @@ class Data(Section):
     """The corpora and the vocabulary."""
 
     train: Files
-    """Training file or files. A folder means all files below it. A name with `*`, `?` or `[` means all files that
-    match, in alphabetical order. A relative path is looked up in the current folder, then in $PROBTRANS_DATA (default
-    `data/`). `embedded:toy/train.conllu` is a corpus inside the package. Names that end in `.gz`, `.xz`, `.bz2` or
-    `.zst` are compressed files."""
+    """Training file or files. A folder means all files below it; a name with `*`, `?` or `[` all files that match, in
+    alphabetical order. A relative path is looked up in the current folder, then in $PROBTRANS_DATA (default `data/`).
+    `embedded:toy/train.conllu` is a corpus in the package. `.gz`, `.xz`, `.bz2` and `.zst` are compressed files."""
     dev: Files | None = None
     """Development file or files, for model selection and early stopping."""
     test: Files | None = None
     """Test file or files, read only by `eval --split test` and at the end of `train`."""
     extra: Files | None = None
-    """A second test set, scored in the same way beside `test`: for example another domain, or the same sentences with
-    other labels."""
+    """A second test set, scored beside `test`: another domain, or the same sentences with other labels."""
     format: Annotated[str, FORMATS] = "auto"
     """conllu: CoNLL-U; text: one sentence on each line; columns: one word with its tag on each line, blank lines
     between sentences; table: one sentence with its label on each line; jsonl: one JSON object on each line; cogs: .tsv
     of COGS, or .jsonl of labels; documents: one sentence on each line, blank lines between documents; extractions:
-    tuples of open information extraction, in several forms; coordinations: rows of tags, JSON lines or CoNLL-U. auto: a
-    file is CoNLL-U if its name ends in `.conllu`, `.conllup` or `.cupt`, also compressed (`.conllu.gz`), or if its
-    first lines are CoNLL-U. Any other file is text, with a warning if it looks like another format."""
+    tuples of open information extraction; coordinations: rows of tags, JSON lines or CoNLL-U. auto: CoNLL-U by its
+    ending (`.conllu`, `.conllup`, `.cupt`) or first lines; else text, with a warning if it looks like another
+    format."""
     columns: Columns = Columns()
     """The layout of a file of `format: columns`."""
     table: Table = Table()
@@ -380,10 +376,10 @@ class Data(Section):
     too_long: Literal["error", "cut", "window", "skip", "split"] = "error"
     """What to do with a longer sentence. error: stop; cut: use its first words, and count it; window: read it in
     portions, each as a sentence; skip: leave it out, and count it; split (`format: extractions`): in train, split it
-    behind punctuation and keep the tuples that lie in one part; in dev and test it is an error. A sentence in portions
-    has no gold tree. Entities are not cut unless they are longer than a portion."""
+    behind punctuation and keep the tuples within one part; in dev and test an error. A sentence in portions has no gold
+    tree. Entities are cut only if they are longer than a portion."""
     shard_sentences: PositiveInt = 65536
-    """Most sentences in a file (shard) of the encoded corpus. `prepare` holds this many in memory."""
+    """Most sentences in a shard of the encoded corpus. `prepare` holds this many in memory."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""
 

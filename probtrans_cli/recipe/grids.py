@@ -22,9 +22,8 @@ Rows = Annotated[int, Field(ge=1, le=20)]
 
 
 class Constraints(Section):
-    """Weights of the penalties of OpenIE6 (Kolluru et al. 2020, section 3.2), which are added to the loss; 0 = none.
-    Content words are nouns, names, verbs, adjectives and adverbs. Head verbs are all verbs but light ones such as
-    "has"."""
+    """Weights of OpenIE6's penalties in the loss (Kolluru et al. 2020, section 3.2); 0 = none. Content words are nouns,
+    names, verbs, adjectives and adverbs; head verbs are all verbs but light ones such as "has"."""
 
     posc: NonNegativeFloat = 0.0
     """Penalty if a content word is in no row."""
@@ -52,17 +51,17 @@ class GridSection(TaskSection):
     rows: Rows
     """The number of rows."""
     iterative_steps: PositiveInt = 2
-    """The encoder runs once for each row: this many of its last layers (iterations of a probabilistic transformer)
-    continue from their output for the row before."""
+    """The encoder runs once for each row: this many of its last layers (iterations) continue from their output for the
+    row before."""
     label_feedback: Literal["scores", "hidden", "both", "none"] = "scores"
     """Where the labels of the row before are fed in. scores: their vectors are added to the words' states before
-    scoring; hidden: to the input of the next run of the encoder, at words with a label (one more unary factor of a
-    probabilistic transformer); both; none."""
+    scoring; hidden: to the input of the next run of the encoder (one more unary factor of a probabilistic transformer);
+    both; none."""
     label_source: Literal["predicted", "gold", "scheduled"] = "predicted"
-    """Which labels are fed in during training: predicted: the predicted ones; gold: the gold ones; scheduled: gold
-    labels with a probability that falls from 1 to 0 over the training, for each row."""
+    """Which labels are fed in during training: predicted; gold; or scheduled: gold with a probability that falls from 1
+    to 0 over the training, for each row."""
     merge_dim: PositiveInt | None = None
-    """Width of the linear layer before the label scores; null = 300, or the encoder's width if that is smaller."""
+    """Width of the linear layer before the label scores; null = 300, or the encoder's width if smaller."""
     word_repr: Literal["first", "mean"] = "first"
     """The representation of a word of several pieces: its first piece, or their mean."""
     early_exit: bool = True
@@ -104,8 +103,8 @@ class OpenExtraction(GridSection):
     """Run folder of a trained `upos` tagger, in the current folder or in $PROBTRANS_DATA, which finds content words and
     head verbs; null = the `upos` of JSON lines."""
     confidence: Literal["mean", "min", "product"] = "mean"
-    """Confidence of a tuple: mean: the geometric mean of the probabilities of its words' labels; min: the smallest;
-    product: their product."""
+    """Confidence of a tuple: the geometric mean, the smallest, or the product of the probabilities of its words'
+    labels."""
     location_time: bool = True
     """true: words labelled as a place or a time stand at the end of the second argument; false: they are left out."""
 
@@ -130,10 +129,9 @@ class Coordinations(GridSection):
                  "mean", "median", "middle", "sum", "total", "value"]
     )  # fmt: skip
     """Words before a coordination that need all of its conjuncts ("between A and B"), so that the sentence is not split
-    there; upper and lower case are the same."""
+    there; case does not matter."""
     unbreakable_window: NonNegativeInt | None = None
-    """How many words before a coordination are searched for these; null = all words after the previous coordination or
-    the start of the sentence."""
+    """How many words before a coordination are searched for these; null = all since the previous coordination."""
 
     @property
     def splitting(self) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """The schema of recipes: a walk over it, what a key takes in words, the reference of `docs/`, and the JSON schema.
 
 ``python -m probtrans_cli.recipe.reference`` rewrites ``recipes/schema.json``, and the reference in
-``docs/recipe-reference.md`` between its two marker lines; give file names to rewrite only these. A test keeps both
-fresh.
+``docs/recipe-reference.md`` between its two marker lines. A test keeps both fresh.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _UNBOUNDED = 2**31
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of recipes: every key with its description and default; unknown keys are not allowed."""
+    """Return the JSON schema of recipes: every key with its description and default; unknown keys are not allowed."""
     load_outside()
     return copy.deepcopy(_schema())
 
@@ -67,17 +66,17 @@ CHANGED.append(_schema.cache_clear)  # the schema has what the tables of kinds h
 
 
 def root() -> Schema:
-    """The schema of a whole recipe, to walk down from with :func:`kinds`; not to be changed."""
+    """Return the schema of a whole recipe, to walk down from with :func:`kinds`; not to be changed."""
     return _schema()
 
 
 def has_kinds(schema: Schema) -> bool:
-    """Whether this key holds a section that is chosen among several by ``kind:``."""
+    """Return whether this key holds a section that is chosen among several by ``kind:``."""
     return any("oneOf" in branch for branch in [schema, *schema.get("anyOf", ())])
 
 
 def kinds(schema: Schema) -> dict[str, Schema]:
-    """The sections that this key can hold, by their ``kind``; under "" where there is but one; empty for a value."""
+    """Return the sections that this key can hold, by their ``kind`` ("" where there is one); empty for a value."""
     if "$ref" in schema:
         return {"": _schema()["$defs"][schema["$ref"].rsplit("/", 1)[1]]}
     if "properties" in schema:
@@ -132,7 +131,7 @@ def takes(schema: Schema, *, every_bound: bool = False) -> str:
 
 
 def choices(schema: Schema) -> list[str]:
-    """The words among which a key chooses, its kinds included; empty for a key that takes anything else."""
+    """Return the words among which a key chooses, its kinds included; empty for a key that takes anything else."""
     if has_kinds(schema):
         return list(kinds(schema))
     if "const" in schema:
@@ -149,7 +148,7 @@ def _either(words: Sequence[str]) -> str:
 
 
 def reference_markdown() -> str:
-    """The recipe reference: one Markdown table for each section, and one for each kind of a section."""
+    """Write the recipe reference: one Markdown table for each section, and one for each kind of a section."""
     return "\n\n".join(_tables(_schema(), (), "Keys at the top level.")) + "\n"
 
 
@@ -180,26 +179,26 @@ def _tables(schema: Schema, path: tuple[str, ...], meaning: str) -> Iterator[str
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def schema_text() -> str:
-    """The content of ``recipes/schema.json``."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+def rewritten(path: Path) -> str:
+    """Return the fresh content of a file: of ``.json`` the schema, of others the text with a fresh reference between
+    the marker lines.
 
-
-def with_reference(document: str) -> str:
-    """``document`` with a fresh reference between the marker lines. Raises UsageError where they are missing."""
-    before, begin, rest = document.partition(BEGIN)
+    Raises:
+        UsageError: there are no marker lines.
+    """
+    if path.suffix == ".json":
+        return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise UsageError("the document has no place for the recipe reference", hint=f"add two lines: {BEGIN} and {END}")
+        raise UsageError(f"{path} has no place for the recipe reference", hint=f"add two lines: {BEGIN} and {END}")
     return f"{before}{BEGIN}\n{reference_markdown()}{END}{after}"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Rewrite the files named (``.json``: the schema; others: documents with markers), by default both of them."""
-    for name in arguments or ("recipes/schema.json", "docs/recipe-reference.md"):
-        path = Path(name)
-        text = schema_text() if path.suffix == ".json" else with_reference(path.read_text(encoding="utf-8"))
-        path.write_text(text, encoding="utf-8")
+    """Rewrite these files, by default ``recipes/schema.json`` and ``docs/recipe-reference.md``."""
+    for path in map(Path, arguments or ("recipes/schema.json", "docs/recipe-reference.md")):
+        path.write_text(rewritten(path), encoding="utf-8")
 
 
 if __name__ == "__main__":

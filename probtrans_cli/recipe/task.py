@@ -110,13 +110,12 @@ class Masking(Section):
     loss_positions: Literal["masked", "all"] = "masked"
     """masked: loss of the hidden tokens; all: loss of every token. Scores are always of hidden tokens."""
     eval_seed: NonNegativeInt | None = None
-    """Mask draw k of an evaluation uses Python's `random.Random(eval_seed + k)`, one number for each token in the order
+    """Mask draw k of an evaluation uses Python's `random.Random(eval_seed + k)`, a number for each token in the order
     of the corpus (313: the paper's code); null = other fixed draws."""
 
 
 class PlainMasking(Masking):
-    """Masking with the defaults of Wu & Tu (2023): each known word with the same probability, always shown as
-    `<mask>`."""
+    """Masking as in Wu & Tu (2023): each known word with the same probability, always shown as `<mask>`."""
 
     rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
     """Share of tokens that are hidden."""
@@ -138,18 +137,18 @@ class WordPrediction(TaskSection):
     mlm: Masking = Masking()
     """What is hidden."""
     output: Literal["linear", "tied", "bert"] = "linear"
-    """How states become words: linear: a linear layer; tied: the unary scores once more, the hidden word being one more
-    latent variable (in a transformer the word vectors once more), with a bias for every word; bert (transformers only):
-    one more layer and its norm, then the word vectors once more, with a bias for every word."""
+    """How states become words: linear: a linear layer; tied: the unary scores (of a transformer, the word vectors) once
+    more, with a bias for every word; bert (transformers only): one more layer and its norm, then the word vectors once
+    more, with a bias for every word."""
     tie_decoder: bool = True
     """With `output: bert`: true: use the word vectors themselves; false: use another table."""
     start_at_frequencies: bool | None = None
-    """true: the bias of every word starts at the logarithm of its frequency in train, which an optimizer needs
-    thousands of steps to learn; false: all start alike (the paper's code, BERT); null = true for the tied output of a
-    probabilistic transformer, else false."""
+    """true: the bias of every word starts at the logarithm of its frequency in train, which takes thousands of steps to
+    learn; false: all start alike (the paper's code, BERT); null = true for the tied output of a probabilistic
+    transformer, else false."""
     eval_masks: PositiveInt = 10
-    """Number of fixed mask draws of the test perplexity: the exponential of the mean loss at the hidden words of all
-    draws (with the standard error over the draws)."""
+    """Number of fixed mask draws of the test perplexity: the exponential of the mean loss at all hidden words (with the
+    standard error over the draws)."""
 
     @property
     def tied(self) -> bool:
@@ -211,13 +210,13 @@ class Tagging(TaskSection):
 
     kind: Literal["tagging"]
     column: Annotated[str, Field(min_length=1)] = "upos"
-    """The column that is predicted: `upos`, `xpos` or `feats` (all features of a word are one label) of a CoNLL-U file,
-    `tag` of `format: columns`."""
+    """The column to predict: `upos`, `xpos` or `feats` (all features of a word are one label) of a CoNLL-U file, `tag`
+    of `format: columns`."""
     loss: Literal["words", "sentences"] = "words"
     """words: mean over words; sentences: means of the sentences, averaged over sentences (the paper's code)."""
     word_dropout: NonNegativeFloat = 0.0
-    """alpha: in training, a word of corpus frequency f is replaced by `<unk>` with probability alpha / (alpha + f), so
-    that unknown words are learned; 0 = never (the paper's code)."""
+    """alpha: in training, a word of corpus frequency f is replaced by `<unk>` with probability alpha / (alpha + f); 0 =
+    never (the paper's code)."""
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -243,7 +242,7 @@ class EntityRecognition(TaskSection):
     """As of `kind: tagging`."""
     valid: bool = True
     """true: predict the most probable sequence of tags that the scheme allows; false: the most probable tag of each
-    word. The loss is the same."""
+    word."""
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -268,9 +267,9 @@ class Classification(TaskSection):
 
     kind: Literal["classification"]
     representation: Literal["auto", "root", "cls", "mean"] = "auto"
-    """The representation of the sentence: root: the label scores of the root node; cls: the state of a word `<cls>` in
-    front (after the pooler of a transformer that has one); mean: the mean of the words' states; auto: root if
-    `model.root` is set, else cls."""
+    """The representation of the sentence: root: the root node's label scores; cls: the state of a word `<cls>` in front
+    (after the pooler of a transformer); mean: the mean of the words' states; auto: root if `model.root` is set, else
+    cls."""
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
 
@@ -287,9 +286,9 @@ class Classification(TaskSection):
 @TASKS.add
 class Pretraining(WordPrediction):
     """Predict hidden words and how the second of two texts relates to the first, from `data.format: documents` (BERT).
-    The loss is the mean over hidden words plus the mean over pairs. The pairs have a linear layer on the representation
-    of the sentence: the root of a probabilistic transformer that has one, the pooler of a transformer, else the state
-    of `[CLS]`. Models without segments see only the separator between the two texts."""
+    The loss is the mean over hidden words plus the mean over pairs. A linear layer scores pairs from the root of a
+    probabilistic transformer, the pooler of a transformer, or else the state of `[CLS]`. Without segments, only the
+    separator divides the two texts."""
 
     needs = "documents"
     metric = "perplexity"
@@ -337,16 +336,16 @@ class SemanticParsing(TaskSection):
     """words: mean over words; sentences: means of the sentences, averaged over sentences (the paper's code)."""
     category: Literal["context", "word"] = "context"
     """What the category of a word (noun, name, verb, preposition) is predicted from. context: its representation (the
-    paper's code); word: its unary scores alone. With word, only prepositions have the role of a preposition, and the
-    role says which verbs are infinitives."""
+    paper's code); word: its unary scores alone; then only prepositions have the role of a preposition, and the role
+    says which verbs are infinitives."""
     verb: Literal["context", "word"] = "context"
     """What the name of a verb is predicted from. context: the word's representation (the paper's code); word: its unary
-    scores alone, because a form belongs to the same verb in every sentence."""
+    scores alone, as a form belongs to the same verb in every sentence."""
     decode: Literal["words", "sentence"] = "words"
-    """How labels are chosen. words: the best label of each word in each column (the paper's code); sentence: the most
-    probable labels of the whole sentence under these rules: the labels of a word occur together in train, one verb is
-    the main one, each role is filled once, a preposition has one noun, no arcs cross. If no labels satisfy them, or a
-    sentence has more than 256 words, words is used. sentence needs `parent: category` and `category: word`."""
+    """How labels are chosen. words: the best label of each word in each column (the paper's code); sentence (with
+    `parent: category` and `category: word`): the most probable labels of the whole sentence in which the labels of a
+    word occur together in train, one verb is the main one, each role is filled once, a preposition has one noun, and no
+    arcs cross. Where there are none, or more than 256 words, words is used."""
 
     @property
     def learned(self) -> tuple[str, ...]:

@@ -158,7 +158,7 @@ class Ivon(Section):
     prior: WeightPrior = WeightPrior()
     """The prior of the weights: fan_in or normal."""
     clip: Annotated[float, Field(gt=0.0, le=1e6)] | None = None
-    """Largest absolute value of an element of a step, before the rate; null = unlimited. Try 1e-3 if training is
+    """Largest absolute value of an element of a step, before the rate; null = unlimited. 1e-3 helps if training is
     unstable."""
     predict: DrawnPredict = DrawnPredict()
     """How a trained model uses the uncertainty of its weights."""
@@ -175,12 +175,12 @@ class Optim(Section):
     lr: PositiveFloat = 1e-3
     """Learning rate."""
     layer_decay: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Lower layers learn more slowly: of L layers, layer l has the rate times `layer_decay` to the power L - l, and the
+    """Lower layers learn more slowly: layer l of L has the rate times `layer_decay` to the power L - l, and the
     embeddings count as layer 0. What stands above the layers, and features of spelling, have the full rate. 1 = all
     alike."""
     encoder_rate: PositiveFloat = 1.0
-    """The parameters of the encoder (with positions and segments; of a stacked model, of both encoders) have the rate
-    times this. Word scores or vectors and the output layer have the full rate. 1 = all alike."""
+    """The parameters of the encoder (of a stacked model, of both), with positions and segments, have the rate times
+    this. Word scores or vectors and the output layer have the full rate. 1 = all alike."""
     betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
     """Decay rates of the two moments."""
     eps: PositiveFloat = 1e-9
@@ -188,8 +188,7 @@ class Optim(Section):
     weight_decay: NonNegativeFloat = 0.0
     """Coefficient of the L2 decay."""
     decayed: Literal["all", "matrices"] = "all"
-    """What decays: all: all parameters; matrices: no parameters with a single index, that is no biases, layer norms or
-    gains (BERT)."""
+    """What decays: all: all parameters; matrices: all but biases, layer norms and gains (BERT)."""
     ternary_penalty: TernaryPenalty = TernaryPenalty()
     """Penalty on the ternary scores."""
     clip: PositiveFloat | None = 5.0
@@ -197,8 +196,7 @@ class Optim(Section):
     schedule: Annotated[Schedule, SCHEDULES] = CosineSchedule()
     """How the learning rate changes: cosine | linear | plateau | constant."""
     ema: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """Decay of an exponential moving average of the weights, which is then evaluated and saved as the model; null =
-    none."""
+    """Decay of an exponential moving average of the weights, which is then evaluated and saved; null = none."""
 
     @property
     def posterior(self) -> Ivon | None:
@@ -221,16 +219,16 @@ class Train(Section):
     """Most sentences in a batch; null = as many as fit."""
     accumulate: PositiveInt = 1
     """Batches for each update; the gradient is that of their union. Several processes share them, so there must be at
-    least as many batches as processes. `batch_words` is the size of one batch."""
+    least as many. `batch_words` is the size of one batch."""
     patience: PositiveInt | None = None
     """Stop after this many evaluations without a better dev score; null = never."""
     freeze: Literal["embeddings"] | PositiveInt | None = None
     """Parameters that keep the values of `model.init_from`. embeddings: the vectors of words, positions and segments,
     and the norm of their sum; a number n: these and the n lowest layers; null = none. In a stacked model they belong to
-    the lower encoder, which is frozen as a whole with all of its layers. Dropout stays on."""
+    the lower encoder, which is frozen whole with all of its layers. Dropout stays on."""
     probe: bool = False
-    """Train the output layer alone, which must be linear. The word scores and the encoder keep the values of
-    `model.init_from`, without dropout."""
+    """Train the output layer alone, which must be linear; the rest keeps the values of `model.init_from`, without
+    dropout."""
 
     @property
     def frozen_stages(self) -> int:
@@ -278,8 +276,8 @@ class Log(Section):
     every_steps: PositiveInt = 20
     """Updates between two lines of metrics.jsonl."""
     tensorboard: bool = False
-    """Also write the metrics for TensorBoard, into the folder tensorboard of the run; needs pip install
-    'probtrans[tensorboard]'."""
+    """Also write the metrics for TensorBoard, into the run's folder tensorboard (pip install
+    'probtrans[tensorboard]')."""
 
 
 class Runtime(Section):
@@ -292,8 +290,8 @@ class Runtime(Section):
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
     """CPU threads; null = torch's own choice (fix it for results that repeat to the bit)."""
     allocator: Literal["system", "keep"] = "system"
-    """Handling of freed memory (CPU, GNU C library): system: return large pieces to the system at once; keep: keep them
-    for the next batch, which is faster and needs a little more memory."""
+    """Handling of freed memory (CPU, GNU C library): system: return large pieces at once; keep: keep them for the next
+    batch, which is faster and needs a little more memory."""
     compile: bool = False
     """Compile the encoder with torch.compile (for the GPU)."""
     timeout: PositiveInt = 1800

@@ -24,9 +24,8 @@ class WeightPrior(Section):
     """The prior of the weights: independent Gaussians."""
 
     kind: Literal["fan_in", "normal", "start"] = "fan_in"
-    """fan_in: N(0, std² / inputs), where inputs is the number of inputs of a matrix; normal: N(0, std²); start:
-    N(weight, std² / inputs) around the weights of `model.init_from`. Uncertain layer norms have N(1, 0.1²) and N(0,
-    0.1²)."""
+    """fan_in: N(0, std² / inputs), inputs being those of a matrix; normal: N(0, std²); start: N(weight, std² / inputs)
+    around the weights of `model.init_from`. Uncertain layer norms have N(1, 0.1²) and N(0, 0.1²)."""
     std: PriorDeviation = 1.0
     """std in the formula of `kind`."""
 

@@ -17,17 +17,10 @@ from probtrans_cli.recipe.schema import Recipe
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_schema_file_is_fresh() -> None:
-    path = ROOT / "recipes" / "schema.json"
-    assert path.read_text(encoding="utf-8") == recipe_reference.schema_text(), (
-        "run `python -m probtrans_cli.recipe.reference`"
-    )
-
-
-def test_the_reference_in_the_docs_is_fresh() -> None:
-    path = ROOT / "docs" / "recipe-reference.md"
-    text = path.read_text(encoding="utf-8")
-    assert recipe_reference.with_reference(text) == text, "run `python -m probtrans_cli.recipe.reference`"
+def test_the_schema_file_and_the_reference_in_the_docs_are_fresh() -> None:
+    for path in (ROOT / "recipes" / "schema.json", ROOT / "docs" / "recipe-reference.md"):
+        fresh = path.read_text(encoding="utf-8") == recipe_reference.rewritten(path)
+        assert fresh, "run `python -m probtrans_cli.recipe.reference`"
 
 
 def test_every_key_is_described() -> None:
@@ -54,9 +47,10 @@ def test_reference_names_every_key_and_is_rewritten_in_place(tmp_path: Path) -> 
         recipe_reference.main([str(document), str(schema)])
         expected = f"before\n{recipe_reference.BEGIN}\n{reference}{recipe_reference.END}\nafter\n"
         assert document.read_text(encoding="utf-8") == expected
-    assert schema.read_text(encoding="utf-8") == recipe_reference.schema_text()
+    assert schema.read_text(encoding="utf-8") == recipe_reference.rewritten(schema)
+    document.write_text("nothing here")
     with pytest.raises(UsageError, match="no place for the recipe reference"):
-        recipe_reference.with_reference("nothing here")
+        recipe_reference.rewritten(document)
 
 
 def test_reading_recipes_imports_no_torch() -> None:

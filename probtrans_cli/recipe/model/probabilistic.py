@@ -68,16 +68,16 @@ class HeadBias(Section):
     root: NonNegativeNumbers = 0.0
     """Loss of a frequent word at the root."""
     rarer: NonNegativeNumbers = 0.0
-    """Gain of a head that is rarer than the word. With a large value, every head is a rarer word where there is one."""
+    """Gain of a head that is rarer than the word. With a large value, every head is rarer where there is such a
+    word."""
     leaning: Numbers = 0.0
-    """Gain of a head to the right, times the leaning of the word. Words that hardly ever stand in front of punctuation
-    or the end of a sentence, such as `the`, lean to the right."""
+    """Gain of a head to the right, times the leaning of the word: words hardly ever in front of punctuation or the end
+    of a sentence, such as `the`, lean to the right."""
     leaning_head: Numbers = 0.0
     """Loss of a head to the right, times the leaning of the head."""
     branching: Numbers = 0.0
     """Gain of a head to the right, times how much (ln n_i)^2 of the dependent is above the mean, and times how far the
-    language leans to the right (0 to 1). In a language that leans to the right, rare words have their heads to the
-    left."""
+    language leans to the right (0 to 1), where rare words have their heads to the left."""
     reducible: NonNegativeNumbers = 0.0
     """Loss of a head, or of a word at the root, times its reducibility in standard deviations: how well its neighbours
     go together without it, as those of an adjective do."""
@@ -88,20 +88,20 @@ class HeadBias(Section):
     frequency_pair: Numbers = 0.0
     """Gain of a frequent head with a frequent dependent, times (ln n_i)^2 (ln n_j)^2."""
     phrase_end: Numbers = 0.0
-    """Gain of a head, times (ln n)^2 of the word behind it: a common word begins another phrase.
-    Punctuation counts as the most common word of all, the end of the sentence as the largest value in the sentence."""
+    """Gain of a head, times (ln n)^2 of the word behind it: a common word begins another phrase. Punctuation counts as
+    the most common word, the end of the sentence as the largest value in the sentence."""
     phrase_end_side: Numbers = 0.0
     """Loss of a head to the right, times that value of the word behind the dependent."""
     phrase_end_next: Numbers = 0.0
     """Loss of a head next to the dependent, on either side, times that value of the word behind the dependent."""
     punctuation: Numbers = 0.0
-    """Loss of a head for every punctuation mark between it and the dependent, at most two. No effect where the
-    vocabulary has no punctuation (`data.vocabulary.punctuation: false`)."""
+    """Loss of a head for every punctuation mark between it and the dependent, at most two. No effect with
+    `data.vocabulary.punctuation: false`."""
     alone: Numbers = 0.0
-    """For two words in a row that are not among the 200 most frequent ones: gain of the second word as the head of the
-    first, and its loss as the dependent of the first. It is times a number from the training file: by how many standard
-    deviations the second of such words stands alone more often than the first. That number is positive where modifiers
-    stand in front of nouns, and negative where they stand behind them, so one `alone` serves every language."""
+    """For two words in a row that are not among the 200 most frequent ones: gain of the second as the head of the
+    first, and its loss as the dependent, times by how many standard deviations the second of such words stands alone
+    more often in train than the first: positive where modifiers stand in front of nouns, so one `alone` serves every
+    language."""
 
     def asks(self, *names: str) -> bool:
         """Whether one of these numbers, or one of a list, is not 0."""
@@ -244,10 +244,9 @@ class Globals(Section):
     """Global features (B.3), the counterpart of a transformer's feed-forward layer."""
 
     kind: Literal["all-dep", "dep-split", "single-split", "rectified"]
-    """all-dep: further candidates of the same head (B.3.1); dep-split: a second head per channel (B.3.2);
-    single-split: a second head per word (B.3.3); rectified: rectified global features, max(0, score) of each, as in a
-    feed-forward layer whose two matrices are one (not in the paper; scores start at N(0, 1/4d); tried with
-    `latent: spherical`)."""
+    """all-dep: further candidates of the same head (B.3.1); dep-split: a second head per channel (B.3.2); single-split:
+    a second head per word (B.3.3); rectified: max(0, score) of each, as in a feed-forward layer whose two matrices are
+    one (not in the paper; scores start at N(0, 1/4d); tried with `latent: spherical`)."""
     features: Size = 64
     """m, the number of global features: of each channel (all-dep, dep-split), or in total (single-split, rectified)."""
     parameterization: Literal["direct", "neural"] = "direct"
@@ -272,8 +271,7 @@ class MessageWeight(Section):
     heads: PositiveFloat | None = None
     """lambda_H; null = 1 / labels (1/d), with `latent: spherical` the square root of labels."""
     features: PositiveFloat | None = None
-    """The weight of global features with variables of their own (`globals.kind: dep-split` or `single-split`); null =
-    lambda_H (the paper)."""
+    """The weight of global features of kind dep-split or single-split; null = lambda_H (the paper)."""
 
 
 class StepSizes(Section):
@@ -282,8 +280,8 @@ class StepSizes(Section):
     labels: StepSize = 1.0
     """alpha_Z."""
     heads: StepSize = 1.0
-    """alpha_H, of heads and of global features, in every iteration. The paper's code takes a full step in the first
-    iteration of `schedule: asynchronous`."""
+    """alpha_H, of heads and of global features. The paper's code has 1 in the first iteration of `schedule:
+    asynchronous`."""
 
 
 class Damping(Section):
@@ -304,15 +302,15 @@ class ProbabilisticTransformer(ModelSection):
     """d, the number of latent labels of a word."""
     latent: LatentKind = "categorical"
     """The latent variable of each word and of the root. categorical: one of d labels (the paper); spherical: a point on
-    a sphere in d dimensions (spherical latents, not in the paper). Its mean is a normalised vector as in a
+    a sphere in d dimensions (spherical latents, not in the paper), whose mean is a normalised vector as in a
     transformer."""
     channels: Count = 16
     """h, the number of dependency structures."""
     iterations: Count = 5
     """T, the number of mean-field iterations."""
     share_potentials: bool = True
-    """true: all iterations have the same potentials, which is mean field of one random field (the paper); false: each
-    iteration has its own potentials, like the layers of a transformer (not in the paper)."""
+    """true: all iterations have the same potentials: mean field of one random field (the paper); false: each has its
+    own, like the layers of a transformer (not in the paper)."""
     decomposition: Annotated[Decomposition, DECOMPOSITIONS] = UVDecomposition(kind="uv", rank=64)
     """How the ternary scores are parameterised: none | uv | uvw | shared | rotary."""
     symmetric: bool = False
@@ -322,7 +320,7 @@ class ProbabilisticTransformer(ModelSection):
     with `rotary`)."""
     heads: Literal["independent", "tree"] = "independent"
     """independent: every word chooses its head independently (the paper); tree: in every channel, the heads of a
-    sentence form a tree, with marginals by the Matrix-Tree theorem (not in the paper)."""
+    sentence form a tree, by the Matrix-Tree theorem (not in the paper)."""
     head_labels: bool = False
     """true: each word has one head with one label, and the channels are the labels: one distribution over all pairs of
     a head and a label. false: each channel has a head of its own (the paper)."""
@@ -336,11 +334,9 @@ class ProbabilisticTransformer(ModelSection):
     `g_a S_w(a)`. Each has its own `g`, also in each iteration with `share_potentials: false`. With `optim.decayed:
     matrices` gains do not decay, so weight decay can be strong (tried with `latent: spherical`)."""
     head_bias: HeadBias | None = None
-    """Scores of heads by distance, direction, frequency and order of words, independent of labels; null = none. With
-    them, messages are computed for all pairs of words."""
+    """Scores of heads by distance, direction, frequency and order of words, independent of labels; null = none."""
     factors: list[Annotated[FactorSection, FACTORS]] = []  # noqa: RUF012 - pydantic copies it
-    """Further factors, each defined by its expected score; all iterations share them. Inference is then `plain`, see
-    `runtime.messages`."""
+    """Further factors, each defined by its expected score; all iterations share them. Inference is then `plain`."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
     message_weight: MessageWeight = MessageWeight()
@@ -350,8 +346,8 @@ class ProbabilisticTransformer(ModelSection):
     damping: Damping = Damping()
     """beta_Z and beta_H."""
     word_std: PositiveFloat | None = None
-    """Standard deviation of the words' unary scores at the start; null = Xavier-uniform (the paper's code). With null,
-    messages are much larger than the words' own scores early in training, most of all for rare words."""
+    """Standard deviation of the words' unary scores at the start; null = Xavier-uniform (the paper's code), which is
+    much smaller than early messages, most of all for rare words."""
     ternary_std: PositiveFloat | None = None
     """Standard deviation of the ternary and root scores at the start, or of their factors `U` and `V`; null = 1, or
     1/sqrt(r) for factors (the paper's code)."""

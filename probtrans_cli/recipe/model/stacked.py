@@ -22,8 +22,8 @@ _AS_MODEL: dict[str, JsonValue] = {"x-as": "model"}  # the reference does not li
 @MODELS.add
 class Stacked(ModelSection):
     """One encoder upon another. A matrix turns the lower encoder's representation of each word (at its first token)
-    into unary scores for the upper one. So a probabilistic transformer finds trees and latent labels in what a
-    pretrained encoder says. Channels, iterations, root and latent labels are those of the upper encoder."""
+    into unary scores for the upper one, so that a probabilistic transformer finds trees and latent labels in what a
+    pretrained encoder says. Channels, iterations, root and latent labels are the upper encoder's."""
 
     kind: Literal["stacked"]
     lower: Annotated[ModelSection, PARTS] = Field(json_schema_extra=_AS_MODEL)

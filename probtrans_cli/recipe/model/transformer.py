@@ -85,12 +85,11 @@ class Transformer(ModelSection):
     kind: Literal["transformer"]
     preset: Literal["bert"] | None = None
     """bert: the defaults of BERT (Devlin et al. 2019): `bias: all`, `activation: gelu`, `segments: 2`,
-    `embedding_norm`, `pooler`, `norm_eps: 1e-12`, and `width: 768, inner: 3072, heads: 12, layers: 12`."""
+    `embedding_norm`, `pooler`, `norm_eps: 1e-12`, `width: 768, inner: 3072, heads: 12, layers: 12`."""
     from_: File | None = Field(default=None, alias="from")
     """A Hugging Face BERT folder to start from, in the current folder or in $PROBTRANS_DATA. Its config.json gives the
-    sizes and dropouts. The folder also becomes `init_from` and, with `kind: wordpiece`, `data.vocabulary`, unless the
-    recipe sets these keys. A size in the recipe that contradicts config.json is an error. The recipe of a run has all
-    of this written out, and null here."""
+    sizes and dropouts, which a recipe must not contradict; it is also `init_from` and, with `kind: wordpiece`,
+    `data.vocabulary`, where the recipe sets none. The recipe of a run has all of this written out, and null here."""
     width: Size = 384
     """d, the size of a word's vector."""
     inner: Size = 2048
@@ -128,11 +127,10 @@ class Transformer(ModelSection):
     attention_dropout: Fraction | None = None
     """Dropout on attention probabilities; null = as `dropout`."""
     embedding_dropout: Fraction = 0.1
-    """Dropout on the input of the first layer: on words and positions separately, or with `embedding_norm` on their
-    normalised sum."""
+    """Dropout on the input of the first layer: on words and positions apart, or with `embedding_norm` on their sum."""
     initialization: Literal["normal", "xavier"] = "normal"
     """normal: all weights N(0, std²) (BERT); xavier: words Xavier-uniform, projections Xavier-normal, positions N(0, 1)
-    (the paper). With xavier, positions are much larger than words, and small data is learned slowly."""
+    (the paper), which are much larger than words, so that small data is learned slowly."""
     std: PositiveFloat = 0.02
     """Standard deviation of `initialization: normal`."""
     word_std: PositiveFloat | None = None
@@ -142,8 +140,7 @@ class Transformer(ModelSection):
     current folder or in $PROBTRANS_DATA. Words are matched by their spelling, and labels by their names where the
     output layers are of the same task. null = random weights."""
     init_strict: bool = True
-    """Refuse a BERT folder with tensors that belong neither to the encoder nor to a known head; false = ignore them
-    with a message."""
+    """Refuse a BERT folder with tensors of neither the encoder nor a known head; false = ignore them with a message."""
     bayes: Bayes | None = None
     """Weights with distributions (variational Bayes); null = plain weights."""
 
