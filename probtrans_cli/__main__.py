@@ -8,6 +8,7 @@ import traceback
 from typing import NoReturn
 
 from probtrans_cli.cli import streams
+from probtrans_cli.console import is_narrow, wrapped
 from probtrans_cli.errors import (
     OutOfMemoryError,
     OutputError,
@@ -97,7 +98,8 @@ def report(error: ProbtransError) -> None:
     lines = [f"error: {error.message}"]
     if error.hint:
         lines += [f"  -> {line}" for line in error.hint.splitlines()]
-    sys.stderr.write(harmless("\n".join(lines)) + "\n")
+    text = harmless("\n".join(lines))
+    sys.stderr.write((wrapped(text, indent="    ") if is_narrow(sys.stderr) else text) + "\n")
 
 
 if __name__ == "__main__":

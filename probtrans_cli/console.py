@@ -1,5 +1,5 @@
 """Output for people: logs on stderr, results on stdout. A bar only where stderr is a terminal; colours only where
-`parse` draws on one.
+`parse` draws on one. Results for people fit in the terminal, or in 80 columns where there is none.
 
 All text is made safe here (:func:`probtrans_cli.text.harmless`), so that no caller can forget.
 """
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
@@ -20,10 +21,12 @@ from tqdm import tqdm
 
 from probtrans_cli.errors import unwritten
 from probtrans_cli.folders import regular
-from probtrans_cli.text import harmless
+from probtrans_cli.text import columns, harmless
 
 SILENT, QUIET, NORMAL, VERBOSE = -1, 0, 1, 2
 SECONDS_BETWEEN_LINES = 15.0  # of a long work
+WIDTH = 80
+"""Columns of a report where there is no terminal."""
 
 
 class Console:
@@ -68,7 +71,7 @@ def log(message: str, *, level: int = NORMAL) -> None:
     """Print a line on stderr (above a progress bar, if one is running) and in the run's log file."""
     line = harmless(message)
     if STATE.level >= level and sys.stderr is not None:  # without one, tqdm would write to stdout
-        tqdm.write(line, file=sys.stderr)
+        tqdm.write(wrapped(line) if is_narrow(sys.stderr) else line, file=sys.stderr)
     STATE.repeat(line)
 
 
@@ -98,23 +101,67 @@ def result_json(value: Any) -> None:
     result(harmless(text, escape=lambda character: json.dumps(character)[1:-1]))
 
 
-def render(columns: Iterable[str], rows: Iterable[Iterable[object]], *, title: str | None = None) -> str:
-    """Draw a table as plain text, without colour: the first column to the left, the rest to the right."""
-    from io import StringIO  # noqa: PLC0415
+def width() -> int:
+    """Return the columns of a report: those of the terminal, or as `COLUMNS` says; 80 without either."""
+    return max(get_terminal_size((WIDTH, 24)).columns, 20)
 
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console as RichConsole  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
 
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    buffer = StringIO()
-    RichConsole(file=buffer, width=200, color_system=None).print(table)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines() if line.strip()) + "\n"
+def is_narrow(stream: TextIO) -> bool:
+    """Return True where lines are wrapped at :func:`width`; elsewhere, as in a log file, a message is one line."""
+    return bool(os.environ.get("COLUMNS")) or stream.isatty()
+
+
+def wrapped(text: str, indent: str = "  ") -> str:
+    """Break the lines of a text between words where they are longer than :func:`width`; words are never cut."""
+    room = {"width": width(), "break_long_words": False, "break_on_hyphens": False}
+    lines = []
+    for line in text.split("\n"):
+        before = line[: len(line) - len(line.lstrip(" "))]
+        short = columns(line) <= width()
+        lines += [line] if short else textwrap.wrap(line, **room, subsequent_indent=before + indent)
+    return "\n".join(lines)
+
+
+def listed(parts: Iterable[str], before: str = "", *, between: str = ", ", indent: str = "  ") -> str:
+    """Write parts one after the other as :func:`wrapped` does, without a break inside of a part."""
+    whole = wrapped(before + between.join(part.replace(" ", "\xa0") for part in parts), indent)
+    return whole.replace("\xa0", " ")
+
+
+def render(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, left: Iterable[str] = ()
+) -> str:
+    """Draw a table as plain text, without colour; one that is too wide goes on below itself.
+
+    Args:
+        headings: the columns. The first one names the rows, and stands again in each part of a folded table.
+        rows: the cells; None is an empty one.
+        title: a line above the table.
+        left: the columns that are aligned to the left beside the first; the others are to the right.
+    """
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(columns, column)) for column in zip(headings, *cells, strict=True)]
+    to_the_left = {0, *(index for index, heading in enumerate(headings) if heading in left)}
+    gap = 3 if 1 + sum(widths) + 3 * (len(widths) - 1) <= width() else 2
+    parts, used = [[0]], width()
+    for index in range(1, len(widths)):
+        used += gap + widths[index]
+        if used > width():
+            parts.append([0])
+            used = 1 + widths[0] + gap + widths[index]
+        parts[-1].append(index)
+    lines = [] if title is None else wrapped(title).split("\n")
+    for part in parts[1:] or parts:
+        table = [[line[index] for index in part] for line in (headings, *cells)]
+        drawn = []
+        for line in table:
+            padding = [" " * (widths[index] - columns(cell)) for index, cell in zip(part, line, strict=True)]
+            aligned = zip(part, line, padding, strict=True)
+            texts = (cell + space if index in to_the_left else space + cell for index, cell, space in aligned)
+            drawn.append(" " + (" " * gap).join(texts).rstrip())
+        rule = " " + "─" * (sum(widths[index] + gap for index in part) - gap)
+        lines += [drawn[0], rule, *drawn[1:]]
+    return "\n".join(line.rstrip() for line in lines if line.strip()) + "\n"
 
 
 def shows_colours() -> bool:
@@ -127,11 +174,16 @@ def _bar(**options: Any) -> tqdm[Any]:
     return tqdm(**options, file=sys.stderr, disable=hidden, leave=False, dynamic_ncols=True)
 
 
-class Progress:
-    """Progress of a training: a bar with words/s and time left on a terminal, plain lines otherwise."""
+def duration(seconds: float) -> str:
+    """Write a time as h:mm:ss, or m:ss below an hour."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
-    def __init__(self, *, every: int) -> None:
-        self.every = every
+
+class Progress:
+    """Progress of a whole training: a bar with words/s and the time left on a terminal, plain lines otherwise."""
+
+    def __init__(self) -> None:
         self.bar: tqdm[Any] | None = None
 
     def begin(self, total: int, done: int, title: str) -> None:
@@ -139,7 +191,8 @@ class Progress:
         if self.bar is not None:
             self.bar.set_description(title)
             return
-        self.bar = _bar(total=total, initial=done, desc=title, unit="step")
+        form = "{desc}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
+        self.bar = _bar(total=total, initial=done, desc=title, bar_format=form)
 
     def advance(self, text: str) -> None:
         """Count an update, and show ``text`` behind the bar."""
@@ -174,22 +227,9 @@ class Work:
         now = time.monotonic()
         if self.bar.disable and now - self.reported >= SECONDS_BETWEEN_LINES and self.done:
             self.reported = now
-            minutes, seconds = divmod(round((now - self.began) * (self.size - self.done) / self.done), 60)
-            left = f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+            left = duration((now - self.began) * (self.size - self.done) / self.done)
             log(f"{self.title}: {self.done / max(self.size, 1):.0%}, about {left} left")
 
     def end(self) -> None:
         """Remove the bar."""
         self.bar.close()
-
-
-def result_renderable(value: Any) -> None:
-    """Print a rich renderable on stdout, as wide as the terminal and without colour."""
-    from io import StringIO  # noqa: PLC0415
-
-    from rich.console import Console as RichConsole  # noqa: PLC0415
-
-    buffer = StringIO()
-    width = get_terminal_size().columns if sys.stdout.isatty() else 120
-    RichConsole(file=buffer, width=width, color_system=None, highlight=False).print(value)
-    result(buffer.getvalue())

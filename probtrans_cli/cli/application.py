@@ -6,12 +6,14 @@ The parameters of a command have the names of the fields of its verb's request, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperCommand
 
 from probtrans_cli import console
 from probtrans_cli.cli.streams import tell
@@ -33,19 +35,59 @@ def _rows(rows: Iterable[Any]) -> str:
     return "; ".join(f"{row.name}: {row.help}" if row.help else row.name for row in rows)
 
 
+def _recipes(beginning: str) -> Iterator[str]:
+    # What the shell may complete a recipe to; files are completed by the shell itself.
+    from probtrans_cli.recipe.source import shipped_recipes  # noqa: PLC0415
+
+    return (name for name in shipped_recipes() if name.startswith(beginning))
+
+
+# --- help -------------------------------------------------------------------------------------------------------------
+
+PANELS = {
+    "Trees": "--trees --channel --iteration --decode --gold --labels --top --baselines --choose --relations",
+    "Uncertainty": "--uncertainty --ood --abstain --dropout-samples --weights",
+    "Tuples": "--coordination --rescore",
+    "Bulk": "--output-dir --workers --shard --merge --block-size",
+}
+"""The groups of a command's options in its help; the first group has the others."""
+
+
+class Grouped(TyperCommand):
+    """A command whose help shows its options in groups, in plain text."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels = {option: panel for panel, options in PANELS.items() for option in options.split()}
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", "Basic", *PANELS)}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                is_option = parameter.param_type_name == "option"
+                names = parameter.opts if is_option else []
+                panel = next((panels[name] for name in names if name in panels), "Basic")
+                name = record[0] if is_option else record[0].partition(" <")[0]  # without its type
+                groups[panel if is_option else "Arguments"].append((name, record[1]))
+        if not any(groups[panel] for panel in PANELS):
+            groups = {"Options" if name == "Basic" else name: records for name, records in groups.items()}
+        for name, records in groups.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
 # --- arguments and options of several commands ------------------------------------------------------------------------
 
 RecipeArgument = Annotated[
     str,
     Argument(
         metavar="RECIPE",
-        help="A YAML file, a shipped recipe's name (see --list), a run folder, or - for stdin.",
+        help="A YAML file, a shipped recipe's name (see probtrans --list), a run folder, or - for stdin.",
+        autocompletion=_recipes,
         **NAME,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, e.g. optim.lr=3e-4; the value is YAML."),
+    Argument(metavar="KEY=VALUE", help="Changes to the recipe, e.g. optim.lr=3e-4; the value is YAML."),
 ]
 CheckpointArgument = Annotated[
     str,
@@ -58,7 +100,7 @@ CheckpointArgument = Annotated[
 Files = Annotated[
     list[str] | None,
     Argument(
-        metavar="[FILE]...",
+        metavar="FILE",
         help="Input files, in the current folder or in $PROBTRANS_DATA (default data/); - is stdin.",
         **NAME,
     ),
@@ -122,7 +164,6 @@ app = typer.Typer(
     help="Train, evaluate and read probabilistic transformers: models whose attention is the posterior over dependency "
     "heads (Wu & Tu 2023). Start with: probtrans train quickstart",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -182,11 +223,13 @@ def main(
     if version:
         console.result_json({"version": __version__}) if as_json else console.result(f"probtrans {__version__}")
     elif list_recipes:
-        from probtrans_cli.recipe.source import describe, shipped_recipes  # noqa: PLC0415
+        from probtrans_cli.recipe import catalogue  # noqa: PLC0415
 
-        recipes = {name: describe(path) for name, path in shipped_recipes().items()}
-        rows = "".join(f"{name:<{max(map(len, recipes))}}  {text}\n" for name, text in recipes.items())
-        console.result_json(recipes) if as_json else console.result(rows)
+        if as_json:
+            shipped = catalogue.shipped_recipes()
+            console.result_json({name: catalogue.describe(path) for name, path in shipped.items()})
+        else:
+            console.result("\n".join(catalogue.catalogue()))
     elif schema:
         from probtrans_cli.recipe.source import json_schema  # noqa: PLC0415
 
@@ -201,11 +244,11 @@ def main(
 # --- the commands -----------------------------------------------------------------------------------------------------
 
 
-@app.command(short_help="List public corpora, or fetch them.")
+@app.command(cls=Grouped, short_help="List public corpora, or fetch them.")
 def fetch(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, Argument(metavar="[NAME]...", help="What to fetch; nothing: list what there is.")
+        list[str] | None, Argument(metavar="NAME", help="What to fetch; nothing: list what there is.")
     ] = None,
     source: Annotated[
         Path | None,
@@ -233,7 +276,7 @@ def fetch(
     _show(context, as_json, verb.fetch(verb.FetchRequest(**_given(locals()))), verb.report)
 
 
-@app.command(short_help="Encode the corpora of a recipe.")
+@app.command(cls=Grouped, short_help="Encode the corpora of a recipe.")
 def prepare(
     context: typer.Context,
     recipe: RecipeArgument,
@@ -253,10 +296,23 @@ def prepare(
     if as_json or context.obj:
         console.result_json({"state": state, "folder": str(prepared.folder), **prepared.manifest})
     else:
-        console.result_renderable(verb.report(state, prepared))
+        console.result(verb.report(state, prepared))
 
 
-@app.command(short_help="Train a recipe; writes a run folder.")
+@app.command(cls=Grouped, short_help="Print a shipped recipe, to edit it.")
+def recipe(
+    name: Annotated[
+        str, Argument(metavar="NAME", help="A shipped recipe, see probtrans --list.", autocompletion=_recipes)
+    ],
+) -> None:
+    """Print a shipped recipe with its comments: probtrans recipe quickstart > mine.yaml. Editors that know YAML's
+    language server complete its keys. probtrans train NAME --print prints every key with its value."""
+    from probtrans_cli.recipe.catalogue import recipe_text  # noqa: PLC0415
+
+    console.result(recipe_text(name))
+
+
+@app.command(cls=Grouped, short_help="Train a recipe; writes a run folder.")
 def train(
     context: typer.Context,
     recipe: RecipeArgument,
@@ -297,7 +353,9 @@ def train(
         bool,
         Option("--dry-run", help="Prepare, build, update a few times; write no run; -v: the shapes of all modules."),
     ] = False,
-    print_recipe: Annotated[bool, Option("--print", help="Print the resolved recipe and exit.")] = False,
+    print_recipe: Annotated[
+        bool, Option("--print", help="Print the resolved recipe, all keys that have a say, and exit.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train a recipe; writes a run folder with metrics and checkpoints."""
@@ -311,14 +369,14 @@ def train(
         _show(context, as_json, verb.train(request), verb.training_report)
 
 
-@app.command(name="eval", short_help="Score a checkpoint on dev, test or files.")
+@app.command(name="eval", cls=Grouped, short_help="Score a checkpoint on dev, test or files.")
 def evaluate(
     context: typer.Context,
     checkpoint: CheckpointArgument,
     files: Annotated[
         list[str] | None,
         Argument(
-            metavar="[RUN]... [FILE]...",
+            metavar="RUN|FILE",
             help="Further run folders, as an ensemble; then the files to score; - is stdin.",
             **NAME,
         ),
@@ -330,6 +388,14 @@ def evaluate(
     require: Annotated[
         list[str] | None,
         Option("--require", metavar="'METRIC>=X'", help="Exit 7 unless the score holds; may be repeated."),
+    ] = None,
+    trees: Annotated[
+        Literal["yes", "no"] | None,
+        Option(
+            "--trees",
+            help="Whether to score the model's trees, where there are gold trees; default: as in the training "
+            "(eval.trees), or if another option is about trees.",
+        ),
     ] = None,
     baselines: Annotated[
         bool,
@@ -413,7 +479,7 @@ def evaluate(
         raise failed
 
 
-@app.command(short_help="Print the trees and predictions of a model.")
+@app.command(cls=Grouped, short_help="Print the trees and predictions of a model.")
 def parse(
     checkpoint: CheckpointArgument,
     files: Files = None,
@@ -499,23 +565,22 @@ def parse(
         ),
     ] = None,
     workers: Annotated[
-        int, Option("--workers", min=1, max=1024, metavar="N", help="In bulk: N processes of one thread each.")
+        int, Option("--workers", min=1, max=1024, metavar="N", help="N processes of one thread each.")
     ] = 1,
     shard: Annotated[
         str | None,
-        Option("--shard", metavar="I/N", help="In bulk: do this share of the blocks only, I from 1 to N."),
+        Option("--shard", metavar="I/N", help="Do this share of the blocks only, I from 1 to N."),
     ] = None,
     merge: Annotated[
         bool,
         Option(
             "--merge",
-            help="In bulk: write all results in input order, once all blocks are done. Give the same inputs and "
-            "options.",
+            help="Write all results in input order, once all blocks are done. Give the same inputs and options.",
         ),
     ] = False,
     block_bytes: Annotated[
         int | None,
-        Option("--block-size", min=1, metavar="BYTES", help="In bulk: bytes of a block, default 4194304."),
+        Option("--block-size", min=1, metavar="BYTES", help="Bytes of a block, default 4194304."),
     ] = None,
     threads: Threads = None,
 ) -> None:
@@ -538,7 +603,7 @@ def parse(
     verb.parse(request)
 
 
-@app.command(short_help="Write files of tuples or coordinations in another form.")
+@app.command(cls=Grouped, short_help="Write files of tuples or coordinations in another form.")
 def convert(
     form: Annotated[WrittenName, Option("--to", help=f"{_rows(WRITTEN.values())}.")],
     files: Files = None,
@@ -571,7 +636,7 @@ def convert(
     verb.convert(verb.ConvertRequest(**_given(locals())))
 
 
-@app.command(short_help="Score files of any system.")
+@app.command(cls=Grouped, short_help="Score files of any system.")
 def score(
     context: typer.Context,
     kind: Annotated[ScorerName, Argument(metavar="KIND", help=f"{_rows(SCORERS.values())}.")],
@@ -612,7 +677,7 @@ def score(
     _show(context, as_json, result, lambda result: split_report(predictions, result["scores"]))
 
 
-@app.command(short_help="Write a model as a folder of its own.")
+@app.command(cls=Grouped, short_help="Write a model as a folder of its own.")
 def export(
     context: typer.Context,
     checkpoint: CheckpointArgument,
@@ -646,7 +711,7 @@ def export(
     _show(context, as_json, verb.export(request), lambda report: verb.exported(request, report))
 
 
-@app.command(short_help="Print finished runs beside the paper's figures.")
+@app.command(cls=Grouped, short_help="Print finished runs beside the paper's figures.")
 def table(
     context: typer.Context,
     runs: Annotated[
@@ -656,15 +721,15 @@ def table(
         ),
     ],
     form: Annotated[
-        Literal["markdown", "beside", "html"],
+        Literal["text", "markdown", "beside", "html"] | None,
         Option(
             "-f",
             "--format",
-            help="beside: each model beside the transformer of the same corpora, task and vocabulary, the best on dev "
-            "that took at most twice as long, with its command line; html: a page with the table and the learning "
-            "curves of the runs.",
+            help="text: as wide as the terminal, the default on one; markdown: the default elsewhere; beside: each "
+            "model beside the transformer of the same corpora, task and vocabulary, the best on dev that took at most "
+            "twice as long, with its command line; html: a page with the table and the learning curves of the runs.",
         ),
-    ] = "markdown",
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print finished runs as a table, mean and s.d. over seeds, beside the figures of the paper.
@@ -677,4 +742,5 @@ def table(
     """
     from probtrans_cli.commands import table as verb  # noqa: PLC0415
 
+    form = form or ("text" if console.is_narrow(sys.stdout) else "markdown")
     _show(context, as_json, verb.table(runs), verb.FORMS[form])

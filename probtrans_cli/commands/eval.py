@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -47,7 +47,7 @@ from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Splitter
 from probtrans_cli.trained.base import Reading
 from probtrans_cli.trained.card import store_reading
-from probtrans_cli.trained.evaluation import choose_reading, scores_trees, tree_scores
+from probtrans_cli.trained.evaluation import can_score_trees, choose_reading, tree_scores
 from probtrans_cli.trained.evaluation import evaluate as task_scores
 from probtrans_cli.trained.formats.lines import side_by_side
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
@@ -76,6 +76,8 @@ class EvalRequest:
     """``dev``, ``test`` or ``extra``; None: ``test``, or ``dev`` where there is none."""
     require: Sequence[str] = ()
     """Comparisons such as ``accuracy>=0.91``."""
+    trees: Literal["yes", "no"] | None = None
+    """Whether to score trees; None: where the recipe does so, or another argument is about them."""
     baselines: bool = False
     """Score also the baselines of trees, and of tuples."""
     channel: str | None = None
@@ -159,12 +161,15 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     if request.choose:
         reading = _choose(model, corpus, title, request, stored=ranks.first)
     ood = None if request.ood is None else other_text(model, request.ood)
-    has_trees = not runs and scores_trees(model, corpus)  # an ensemble has no channels of its own
+    # An ensemble has no channels of its own.
+    has_trees = not runs and request.trees != "no" and can_score_trees(model, corpus)
     method = method if splitter is None else f"split by {request.coordination}"
     with _timed(model, title, len(corpus)):
         scores = _task_scores(model, corpus, title, predictor, reading if has_trees else None, ood, splitter)
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
+    # Where the text has no labels, its trees are what can be scored.
+    has_trees = has_trees and (_wants_trees(model, request, requirements) or not scores)
     if request.baselines:
         # Those of trees come with the trees.
         baselines = TASKS[model.recipe.task.kind].load("baselines")(model.task, corpus)
@@ -255,7 +260,8 @@ def _predictor_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> tu
         "--dropout-samples": request.dropout_samples, "--weights": weights, "--choose": request.choose,
         "--labels": request.latent_labels,
         "--relations": request.relations, "--channel": request.channel, "--iteration": request.iteration,
-        "--decode": request.decoder, "--baselines": request.baselines, "--predictions": request.predictions,
+        "--decode": request.decoder, "--trees yes": request.trees == "yes", "--baselines": request.baselines,
+        "--predictions": request.predictions,
     }  # fmt: skip
     if option := next((name for name, value in refused.items() if value), None):
         raise UsageError(f"{option}: not of several runs together", hint="give one run")
@@ -310,11 +316,21 @@ def _task_scores(
         return {}
 
 
+def _wants_trees(model: Model, request: EvalRequest, requirements: Sequence[tuple[str, str, float]]) -> bool:
+    about = (request.trees, request.channel, request.iteration, request.decoder)
+    return (
+        any(option is not None for option in about)
+        or request.choose or request.relations or request.baselines
+        or any(metric in ("uas", "uuas") for metric, *_ in requirements)
+        or model.recipe.scores_trees
+    )  # fmt: skip
+
+
 def _choose(model: Model, corpus: Split, title: str, request: EvalRequest, *, stored: bool) -> Reading:
     data = model.recipe.data
     if title in ("test", "extra") or any(_same_files(request.files, names) for names in (data.test, data.extra)):
         raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
-    if not scores_trees(model, corpus):
+    if not can_score_trees(model, corpus):
         raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
     reading = model.read(request.channel, request.iteration, request.decoder)
     wish = Eval(
@@ -435,7 +451,7 @@ def corpus_of(
         *unlearned(title, model.recipe.task, corpus, tally.new_labels),
     ):
         console.log(line)
-    if relations is not None and not (scores_trees(model, corpus) and set(relations) - {"_"}):
+    if relations is not None and not (can_score_trees(model, corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
         raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)
     return title, corpus

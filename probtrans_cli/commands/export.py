@@ -86,4 +86,4 @@ def exported(request: ExportRequest, report: dict[str, Any]) -> str:
         "" if score is None else f"; {score['metric']} on dev {score['dev']:.4g}, written {score['dev_exported']:.4g}"
     )
     pruned = f"; {report['pruned']:,} weights are zero, and all are certain" if "pruned" in report else ""
-    return f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}{changed}{pruned}"
+    return console.wrapped(f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}{changed}{pruned}")

@@ -9,6 +9,7 @@ from probtrans_cli.reports import table as report
 from probtrans_cli.reports.pages import table_page
 
 FORMS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "text": report.plain,
     "markdown": report.markdown,
     "beside": report.beside,
     "html": table_page,

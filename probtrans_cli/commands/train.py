@@ -75,7 +75,8 @@ def arguments_of(request: TrainRequest) -> list[str]:
 
 
 def resolved(request: TrainRequest) -> str:
-    return dump_recipe(request.load(), [f"Resolved from {request.recipe} by probtrans {__version__}"])
+    header = [f"Resolved from {request.recipe} by probtrans {__version__}"]
+    return dump_recipe(request.load(), header, complete=False)
 
 
 def seeds_of(text: str | None) -> list[int] | None:
@@ -239,8 +240,8 @@ def _follow(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
 def _result(run: Path, trainer: Trainer, scores: dict[str, Any]) -> dict[str, Any]:
     recipe = trainer.recipe
     return {
-        "name": recipe.name, "run": str(run), "seed": recipe.seed, "step": trainer.model.step,
-        "seconds": round(trainer.state.seconds, 1), **scores,
+        "name": recipe.name, "task": recipe.task.kind, "run": str(run), "seed": recipe.seed,
+        "step": trainer.model.step, "seconds": round(trainer.state.seconds, 1), **scores,
     }  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def apply_override(document: Document, override: str, number: int) -> list[Fault
 
 def choose_kinds(document: Document, section: Any, schema: Schema, path: Key = ()) -> None:
     """Name the kinds that are left out, and drop the file's keys that an override's choice of another kind leaves
-    without meaning."""
+    without meaning; an override ``SECTION=null`` takes a section away that has a default and is never null itself."""
     if not isinstance(section, dict):
         return
     members = kinds(schema)
@@ -84,8 +84,13 @@ def choose_kinds(document: Document, section: Any, schema: Schema, path: Key = (
             for key in elsewhere & section.keys() - members[kind]["properties"].keys():
                 if (*path, key) not in overridden:
                     del section[key]
-    for key, value in section.items():
-        choose_kinds(document, value, schema_below(schema, key, section), (*path, key))
+    for key, value in list(section.items()):
+        below = schema_below(schema, key, section)
+        if value is None and kinds(below) and "default" in below and {"type": "null"} not in below.get("anyOf", ()):
+            if document.place((*path, key)).override:
+                del section[key]
+        else:
+            choose_kinds(document, value, below, (*path, key))
 
 
 def schema_below(schema: Schema, key: str, section: dict[str, Any]) -> Schema:
@@ -171,6 +176,9 @@ def _fault(document: Document, location: tuple[int | str, ...]) -> Fault:
         if "kind" not in value:
             return Fault(document.place(path), path, f"`kind` is missing; it is {takes(schema)}")
         value, path = value["kind"], (*path, "kind")
+    if isinstance(value, str) and "\0" in value:
+        words = f"{shown(value)} has a zero byte (\\x00), which nothing here may have: remove it"
+        return Fault(document.place(path), path, words)
     huge = isinstance(value, int | float) and abs(value) >= 2**31
     words = f"found {shown(value)}, wanted {takes(schema, every_bound=huge)}{_suggestion(value, schema)}"
     return Fault(document.place(path), path, words)

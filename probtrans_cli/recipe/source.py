@@ -217,13 +217,16 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Rec
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def dump_recipe(recipe: Recipe, header: Sequence[str] = ()) -> str:
-    """Write complete YAML text of a recipe as it stands, every key written out; reading it again gives an equal recipe.
+def dump_recipe(recipe: Recipe, header: Sequence[str] = (), *, complete: bool = True) -> str:
+    """Write the YAML text of a recipe as it stands; reading it again gives an equal recipe.
 
     Args:
         recipe: Automatic values stay ``null`` unless it is resolved first.
         header: Comments on top.
+        complete: Write every key; False: all but those of :attr:`Recipe.idle_sections`.
     """
     comments = [line for text in header for line in (text.splitlines() or [""])]
     written: dict[str, Any] = recipe.model_dump(mode="python", by_alias=True)
+    for part, key in () if complete else recipe.idle_sections:
+        del written[part][key]
     return "".join(f"# {printable(line, 10_000)}".rstrip() + "\n" for line in comments) + write_tree(written)

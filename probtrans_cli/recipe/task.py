@@ -49,6 +49,10 @@ class TaskSection(KindSection):
     """Whether a sentence may be read in portions (`data.too_long: window`)."""
     several_answers: ClassVar[bool] = False
     """Whether it has several answers for every word, side by side."""
+    has_trees: ClassVar[bool] = False
+    """Whether trees are what its models are read for: a training scores and draws them unless `eval.trees` is false."""
+    shown_by: ClassVar[str] = "-f tree --trees no"
+    """The options of `parse` that show its answers best on a terminal."""
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -133,6 +137,9 @@ class PlainMasking(Masking):
 
 class WordPrediction(TaskSection):
     """What the tasks that predict hidden words share: masks and an output layer over the vocabulary."""
+
+    has_trees = True
+    shown_by = "-f tree"
 
     mlm: Masking = Masking()
     """What is hidden."""
@@ -323,6 +330,7 @@ class SemanticParsing(TaskSection):
 
     needs = "graphs"
     metric = "exact"
+    shown_by = "-f jsonl --trees no"
     larger_is_better = True
     several_answers = True
     may_be_cut = False

@@ -245,6 +245,9 @@ class Eval(Section):
     """Evaluate after every n updates instead; null = by epochs."""
     batch_words: PositiveInt = 4096
     """Batch size of evaluation and parsing, in tokens, as `train.batch_words`."""
+    trees: bool | None = None
+    """Score the trees that are read from the model beside gold trees, and draw some, at the end of a training; null =
+    if the task is to predict hidden words."""
     channel: Literal["mean", "best"] | NonNegativeInt = "best"
     """Channel whose trees are scored and printed: a number from 0; mean: the mean of the log marginals; best: the best
     on dev."""

@@ -50,7 +50,7 @@ def write_report(run: Path, recipe: Recipe) -> None:
         "Scores": score_tables(scores) + _temperature(stored),
         "Learning curves": _curves(metrics, recipe, _number(state, "best_step")),
         **_errors(scores),
-        "Pictures": _link(run, "trees/index.html", "Trees of some sentences of dev, of every channel and iteration"),
+        "Pictures": _link(run, "trees/index.html", "Trees of some sentences, of every channel and iteration"),
         "Recipe": text and f"<details><summary>recipe.yaml</summary><pre>{escape(harmless(text))}</pre></details>\n",
         "Files": _link(run, "log.txt", "log.txt: the messages")
         + _link(run, "metrics.jsonl", "metrics.jsonl: all numbers"),

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from probtrans_cli.console import render
+from probtrans_cli.console import listed, render, wrapped
+from probtrans_cli.recipe.task import TASKS
 from probtrans_cli.text import columns, visible
 
 SHARES = (
@@ -110,7 +111,7 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
         elif interval := scores.get(f"{key}_interval"):
             spread = f" (95 % interval {_range(interval)})"
         parts.append(f"{key} {shown(key, value)}{spread}")
-    text = f"{name}: " + ", ".join(parts) + "\n"
+    text = listed(parts, f"{name}: ") + "\n"
     text += uncertainty_report(name, scores["uncertainty"], scores.get("ood")) if "uncertainty" in scores else ""
     if "cases" in scores:
         rows = [[kind, shown("exact", scores["cases"][kind])] for kind in sorted(scores["cases"])]
@@ -137,8 +138,11 @@ def uncertainty_report(name: str, scores: Mapping[str, Any], ood: Mapping[str, A
             rows.append([text, *cells])
     names = ["", ""]
     if tempered is not None:
-        names = ["", "as predicted", f"{tempered.replace('_', ' ')} {scores['temperature']:.4g}"]
-    text = f"{visible(name)}: uncertainty of {scores['number']:,} answers\n{render(names, rows)}"
+        how = tempered.removesuffix("_temperature")
+        names = ["", "as predicted", f"{how} temperature"]
+    text = f"{visible(name)}: uncertainty of {scores['number']:,} answers"
+    text += f"; temperature {scores['temperature']:.4g}" if tempered is not None else ""
+    text += f"\n{render(names, rows)}"
     if ood is not None:
         ood_rows = [[label, _four_digits(ood[key])] for key, label in OOD_ROWS.items() if key in ood]
         text += f"{visible(name)} beside {ood['sentences']:,} sentences of {visible(ood['file'])}\n"
@@ -168,7 +172,7 @@ def tree_report(trees: dict[str, Any]) -> str:
         rows += [["baselines", *[""] * len(TREE_COLUMNS)]] if floors else []
         rows += [_tree_row(f"  {name}", floors[key][convention]) for key, name in BASELINES.items() if key in floors]
         words = "no punctuation in them" if repeats(trees) else description
-        text += f"{title}; {counts['sentences']:,} sentences, {counts['words']:,} words, {words}\n"
+        text += f"{title}\n{counts['sentences']:,} sentences, {counts['words']:,} words, {words}\n"
         text += render(["", "UAS", "UUAS", "swapped", "UAS ≤10", "UUAS ≤10"], rows)
         title = "the same trees"
     return text + (relation_report(trees) if "relations" in trees else "")
@@ -196,13 +200,13 @@ def relation_report(trees: dict[str, Any]) -> str:
         cells += [f"{100 * best['above_floor']:+.1f}", _range(best["above_floor_interval"])]
         rows.append([visible(relation), f"{row['words']:,}", *cells])
     headings = ["", "words", f"channel {read}", "undirected", "best", "recall", "precision", "best baseline", "recall"]
-    text = "gold relations: what the trees above recall, and what the best channel does beside the best baseline\n"
+    text = "gold relations: what the trees above recall\nand what the best channel does beside the best baseline\n"
     text += render([*headings, "above it", "95 % interval"], rows)
     for share, meaning in (
         ("recall", "of the words with the relation, those with the right head, in percent; * the best channel"),
         ("precision", "of all arcs of the channel, those that are right and of this relation, in percent"),
     ):
-        text += f"{share}: {meaning}\n"
+        text += wrapped(f"{share}: {meaning}") + "\n"
         lines = [[visible(relation), *_percent(row, share)] for relation, row in relations.items()]
         text += render(["channel", *(f"{channel} " for channel in next(iter(relations.values()))["recall"])], lines)
     return text
@@ -249,10 +253,11 @@ def training_report(result: dict[str, Any]) -> str:
     text += f"\nrun: {result['run']}, best step {result['step']}, {result['seconds']:,.0f} s of training\n"
     text += f"to look at: {result['run']}/report.html\n"
     # Every word of it is known to the quick start, and to most English vocabularies.
-    if result["name"] == "quickstart":
-        example = "the three farmers near the river fold a dark shirt on the table"
-        return text + f'next: echo "{example}" | probtrans parse {result["run"]} -f tree\n'
-    return text + f"next: probtrans parse {result['run']} YOUR-TEXT.txt -f tree\n"
+    example = "two farmers fold a shirt"
+    quick = result["name"] == "quickstart"
+    command = f'echo "{example}" | probtrans parse' if quick else "probtrans parse"
+    command += f" {result['run']}" + ("" if quick else " YOUR-TEXT.txt")
+    return text + f"next: {command} {TASKS[result['task']].shown_by}\n"
 
 
 def evaluation_report(result: dict[str, Any]) -> str:
@@ -266,39 +271,34 @@ def evaluation_report(result: dict[str, Any]) -> str:
 def label_report(result: dict[str, Any]) -> str:
     """Write what `eval --labels` found: a line a label, then the pairs of every channel and bucket."""
     labels = result["labels"]
-    tags = [column for column in ("upos", "xpos") if any(column in label for label in labels)]
-    lines = [[f"{'label':>5}", " share", *tags, "words"]]
+    about = [column for column in ("upos", "words", "xpos") if any(column in label for label in labels)]
+    text = "\nlatent labels, by expected share of the words, and what goes with each, with its\n"
+    text += f"share of the label: {' | '.join(about)}\n\nlabel   share\n"
     for label in labels:
-        cells = [_shares(label[column], "tag") for column in tags]
-        lines.append(
-            [f"{label['label']:>5}", f"{100 * label['share']:4.1f} %", *cells, _shares(label["words"], "word")]
-        )
-    text = "\nlatent labels, by expected share of the words; what goes with each, with its share of the label\n\n"
-    text += _aligned(lines)
+        name = f"{label['label']:>5}  {100 * label['share']:4.1f} %"
+        parts: list[str] = []
+        for column in about:
+            parts += ["|"] if parts else []
+            parts += _shares(label[column], "word" if column == "words" else "tag")
+        text += name + listed(parts, " " * 15, between="  ", indent="").removeprefix(" " * len(name)) + "\n"
     if result["unused_labels"]:
         unused = result["unused_labels"]
-        text += f"not used (less than one word in all): {len(unused)} labels: {' '.join(map(str, unused))}\n"
+        numbers = " ".join(map(str, unused))
+        text += wrapped(f"not used (less than one word in all): {len(unused)} labels: {numbers}") + "\n"
     names = {label["label"]: " ".join(visible(word["word"]) for word in label["words"][:3]) for label in labels}
     iteration = next((group["iteration"] for group in result["pairs"] if "iteration" in group), None)
     whose = "" if iteration is None else f" of iteration {iteration}"
-    text += f"\nstrongest pairs in the ternary scores T{whose}: score, label of the word, label of its head\n"
+    heading = f"strongest pairs in the ternary scores T{whose}: score, label of the word, label of its head"
+    text += f"\n{wrapped(heading)}\n"
     for group in result["pairs"]:
         text += f"\nchannel {group['channel']}, {group['bucket']}\n"
-        text += _aligned(
-            [
-                [f"{pair['score']:+8.2f}", *(f"{pair[side]:>3} ({names[pair[side]]})" for side in ("child", "head"))]
-                for pair in group["pairs"]
-            ]
-        )
+        sides = [[f"{pair[side]:>3} ({names[pair[side]]})" for side in ("child", "head")] for pair in group["pairs"]]
+        room = max((columns(child) for child, _ in sides), default=0)
+        for pair, (child, head) in zip(group["pairs"], sides, strict=True):
+            line = f"{pair['score']:+8.2f}  {child}{' ' * (room - columns(child))}  {head}"
+            text += wrapped(line) + "\n"
     return text
 
 
-def _shares(entries: Sequence[dict[str, Any]], key: str) -> str:
-    return "  ".join(f"{visible(entry[key])} {entry['share']:.2f}".replace(" 0.", " .") for entry in entries)
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Align lines of cells in columns, the last one as wide as it likes: nothing stands behind it."""
-    widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
-    cells = ([cell + " " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)] for line in lines)
-    return "".join("  ".join(line).rstrip() + "\n" for line in cells)
+def _shares(entries: Sequence[dict[str, Any]], key: str) -> list[str]:
+    return [f"{visible(entry[key])} {entry['share']:.2f}".replace(" 0.", " .") for entry in entries]

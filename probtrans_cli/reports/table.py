@@ -154,6 +154,13 @@ def markdown(result: dict[str, Any]) -> str:
     return _as_markdown(*in_cells(result))
 
 
+def plain(result: dict[str, Any]) -> str:
+    """The table for a terminal; where it is too narrow, further columns stand below."""
+    shown, lines = in_cells(result)
+    safe = [[visible(cell, longest=console.width() - 20) if cell else "" for cell in line] for line in lines]
+    return console.render(shown, safe, left=TEXTS)
+
+
 def _as_markdown(shown: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     content = [shown, *([_escaped(cell) for cell in line] for line in lines)]
     widths = [max(3, *map(columns, column)) for column in zip(*content, strict=True)]

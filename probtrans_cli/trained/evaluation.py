@@ -170,7 +170,7 @@ def has_trees(split: Split) -> bool:
     return split.has("heads") and all(bool((heads >= 0).all()) for heads in split.columns("heads"))
 
 
-def scores_trees(model: ModelBase, split: Split) -> bool:
+def can_score_trees(model: ModelBase, split: Split) -> bool:
     """Return whether the trees of a model can be scored on a split: it has arcs, and the split gold trees."""
     return model.recipe.model.facts.has_arcs and has_trees(split)
 

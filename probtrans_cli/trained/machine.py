@@ -45,7 +45,9 @@ class Machine:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)
 
     def describe(self) -> str:
-        name = torch.cuda.get_device_name() if self.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        cpu = f"cpu, {threads} thread{'s' if threads > 1 else ''}"
+        name = torch.cuda.get_device_name() if self.device.type == "cuda" else cpu
         return f"{name}, {'bfloat16' if self.bfloat16 else 'float32'}, torch {torch.__version__}"
 
 

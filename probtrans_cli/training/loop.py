@@ -34,10 +34,10 @@ from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.base import Config, weights_of
 from probtrans_cli.trained.card import texts_of
 from probtrans_cli.trained.evaluation import (
+    can_score_trees,
     choose_on_dev,
     choose_reading,
     figures_of,
-    scores_trees,
     task_scores,
     tree_scores,
 )
@@ -95,7 +95,7 @@ class Trainer:
         self.ahead = Ahead(partial(self.model.collate, self.train_split, device=torch.device("cpu")))
         metrics_of = run if ranks.first else None
         self.metrics = Metrics(metrics_of, self.state.step, self.state.evaluated, tensorboard=recipe.log.tensorboard)
-        self.progress = console.Progress(every=recipe.log.every_steps)
+        self.progress = console.Progress()
         # Words since the last line of metrics, seconds of training up to it, and what stands behind the bar.
         self.words, self.reported, self.shown = 0, self.state.seconds, ""
         self.bad = torch.zeros((), dtype=torch.bool, device=machine.device)
@@ -122,7 +122,7 @@ class Trainer:
     def _train(self, stop: StopRequest) -> None:
         while not self.state.finished:
             batches = self.plan.batches(self.state.epoch)
-            self.progress.begin(self.plan.updates(len(batches)), self.state.step, self._title())
+            self.progress.begin(self.plan.updates(len(batches)), self.state.step, self._title(self.state.epoch + 1))
             self.ahead.expect(in_turn(batches, self.state.batch, self.recipe.train.accumulate, self.ranks))
             # A resumed training begins within an epoch. Its last update is followed by the end of the epoch, below.
             while self.state.batch < len(batches) and not (self.state.finished or self.plan.enough_steps(self.state)):
@@ -197,7 +197,7 @@ class Trainer:
         last = state.batch >= len(batches) and state.epoch + 1 >= self.recipe.train.epochs
         if state.step % self.recipe.log.every_steps == 0 or last or self.plan.enough_steps(state):
             figures = {"loss": float(self.loss), "grad_norm": float(norm), "lr": rate}
-            self._report(figures | self.divergence.metrics(done), began)
+            self._report(figures | self.divergence.metrics(done), began, self.plan.updates(len(batches)))
         self.progress.advance(self.shown)
         state.seconds += time.perf_counter() - began
 
@@ -276,7 +276,7 @@ class Trainer:
             for name, value in scores.items()
             if isinstance(value, float | int) and name != "unknown_rate"
         )
-        console.log(f"epoch {state.epoch} step {state.step}: dev {shown}{'  *' if better else ''}")
+        console.log(f"{self._title()} step {state.step}: dev {shown}{'  *' if better else ''}")
         if section.drops_after is not None and state.since_drop >= section.drops_after:
             state.drops, state.since_drop = state.drops + 1, 0
             state.finished |= section.ends_at(section.rate(self.recipe.optim.lr, 0.0, state.drops))
@@ -300,7 +300,8 @@ class Trainer:
             replaced = ("model.safetensors", checkpoint.SUMS)
             rest: dict[str, str | bytes] = {n: file for n, file in verified.files.items() if n not in replaced}
             checkpoint.store(best, rest | texts_of(self.model, scores), {"model.safetensors": weights_of(self.network)})
-            write_gallery(self.model, self.run / "trees")
+            if self.recipe.scores_trees:
+                write_gallery(self.model, self.run / "trees")
         return scores
 
     def _final_scores(self, stop: StopRequest) -> dict[str, Any]:
@@ -310,7 +311,7 @@ class Trainer:
         """
         model, dev = self.model, self.dev
         self.ranks.at("the final scores")
-        if dev is not None and scores_trees(model, dev):
+        if dev is not None and can_score_trees(model, dev):
             model.reading = choose_reading(model, dev, self.recipe.eval)
         scores = choose_on_dev(model, dev)
         if dev is None and not self.tests and self.loss is not None:
@@ -320,7 +321,7 @@ class Trainer:
         for name, split in (("dev", dev), *self.tests.items()):
             if split is not None:
                 scores[name] = task_scores(model, split, final=True) | baselines(model.task, split)
-                if scores_trees(model, split):
+                if self.recipe.scores_trees and can_score_trees(model, split):
                     scores[name] |= tree_scores(model, split, name, model.reading, baselines=True)
                 self._leave_if(stop)
         return scores
@@ -383,8 +384,10 @@ class Trainer:
 
     # --- small parts ------------------------------------------------------------------------------------------------
 
-    def _title(self) -> str:
-        return f"epoch {self.state.epoch + 1}/{self.recipe.train.epochs}"
+    def _title(self, epoch: int | None = None) -> str:
+        # People count epochs from 1: behind the last batch of the first one, `state.epoch` is 1 already.
+        epoch = self.state.epoch + (self.state.batch > 0) if epoch is None else epoch
+        return f"epoch {epoch}/{self.recipe.train.epochs}"
 
     def _finite_guard(self) -> None:
         """Stop before a gradient that is not finite reaches the weights, or they are scored or saved."""
@@ -402,8 +405,8 @@ class Trainer:
     def _memory_guard(self, indices: np.ndarray) -> AbstractContextManager[None]:
         return fits(self.train_split.lengths[indices], self.recipe.train.batch_words, self.ranks)
 
-    def _report(self, figures: dict[str, float], began: float) -> None:
-        """Write a line of metrics, with the speed since the line before, evaluations left out."""
+    def _report(self, figures: dict[str, float], began: float, total: int) -> None:
+        """Write a line of metrics, with the speed since the line before, evaluations left out; ``total``: updates."""
         state = self.state
         seconds = state.seconds + time.perf_counter() - began - self.reported
         speed, self.words, self.reported = self.words / max(seconds, 1e-9), 0, self.reported + seconds
@@ -412,8 +415,10 @@ class Trainer:
         loss, rate = figures["loss"], figures["lr"]
         kl = f", kl {figures['kl']:.3f}" if "kl" in figures else ""
         self.shown = f"loss {loss:.3f}{kl}, {speed:,.0f} words/s"
+        left = (self.reported / state.step) * max(total - state.step, 0)
         self.progress.line(
-            f"{self._title()} step {state.step}: loss {loss:.4f}{kl}, lr {rate:.2e}, {speed:,.0f} words/s"
+            f"{self._title()} step {state.step}/{total}: loss {loss:.4f}{kl}, lr {rate:.1e}, {speed:,.0f} words/s, "
+            f"{console.duration(left)} left"
         )
 
     def _describe(self) -> str:

@@ -36,13 +36,13 @@ def test_conllu_is_known_by_its_content_where_no_name_tells(here: Path, invoke: 
     stored = json.loads((here / "runs/tagger/checkpoints/best/eval.json").read_text("utf-8"))["test"]
     content = (here / "test.conllu").read_bytes()
     stdin(content)
-    assert scores(invoke("eval", "runs/tagger", "-", "--baselines", "--json")) == stored
+    assert scores(invoke("eval", "runs/tagger", "-", "--json")) == stored
     (here / "gold.txt").write_bytes(content)
-    assert scores(invoke("eval", "runs/tagger", "gold.txt", "--baselines", "--json")) == stored
+    assert scores(invoke("eval", "runs/tagger", "gold.txt", "--json")) == stored
     os.mkfifo("pipe")
     writer = threading.Thread(target=lambda: (here / "pipe").write_bytes(content), daemon=True)
     writer.start()
-    assert scores(invoke("eval", "runs/tagger", "pipe", "--baselines", "--json")) == stored
+    assert scores(invoke("eval", "runs/tagger", "pipe", "--json")) == stored
     writer.join()
     Path("pipe").unlink()
     refused(invoke("eval", "runs/tagger", "/dev/null"), 3, "/dev/null: there is no sentence in it")

@@ -9,12 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import torch
+import typer
 from support import ROOT, Forks, Invoke, Ran, environment, refused, sentences, skip_if_ignored
 
 from probtrans_cli import __version__, checkpoint
+from probtrans_cli.cli.application import PANELS, app, application
+from probtrans_cli.recipe.catalogue import START
 
 
 def test_what_computes_nothing_does_not_import_torch(tmp_path: Path) -> None:
@@ -48,9 +52,52 @@ def test_list_names_the_shipped_recipes(invoke: Invoke) -> None:
     found = invoke("--list", "--json").json
     assert "quickstart" in found
     assert list(found) == sorted(found)
-    width = max(map(len, found)) + 2
-    assert ran.out.splitlines() == [f"{name:<{width}}{text}" for name, text in found.items()]
+    assert max(map(len, ran.out.splitlines())) <= 80
+    names = [line[2:].split()[0] for line in ran.out.splitlines() if line[:2] in ("* ", "  ") and line[2:3].strip()]
+    assert sorted(names[1:]) == list(found)  # behind the line that says what * means
+    assert "Others" not in ran.out
+    assert ran.out.count("\n* ") == len(START) == 8
+    assert set(START) <= set(found)
+    shown = " ".join(ran.out.split())
+    assert [text for text in found.values() if text not in shown] == []
     assert [name for name, text in found.items() if not text.endswith((".", "?"))] == []
+
+
+def test_a_shipped_recipe_is_printed_with_its_comments(here: Path, invoke: Invoke) -> None:
+    ran = invoke("recipe", "quickstart.yaml")
+    first, _, rest = ran.out.partition("\n")
+    assert rest == (ROOT / "recipes/quickstart.yaml").read_text("utf-8").partition("\n")[2]
+    schema = first.removeprefix("# yaml-language-server: $schema=")
+    assert json.loads(Path(unquote(urlsplit(schema).path)).read_text("utf-8"))["title"] == "probtrans recipe"
+    (here / "mine.yaml").write_text(ran.out, "utf-8")
+    assert (
+        invoke("train", "mine.yaml", "--print").out.splitlines()[1:]
+        == (invoke("train", "quickstart", "--print").out.splitlines()[1:])
+    )
+    refused(invoke("recipe", "quickstar"), 2, "did you mean `quickstart`?")
+    refused(invoke("recipe", "mine.yaml"), 2, "'mine.yaml' is not the name of a shipped recipe")
+
+
+def test_help_is_in_groups_and_completes_names(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = invoke("parse", "--help").out
+    groups = ["Arguments:", "Basic:", "Trees:", "Uncertainty:", "Tuples:", "Bulk:"]
+    assert [line for line in text.splitlines() if line in groups] == groups
+    assert max(map(len, text.splitlines())) <= 85  # the names of all formats stand in one line
+    command = typer.main.get_command(app)
+    options = {option for verb in command.commands.values() for each in verb.params for option in each.opts}  # type: ignore[attr-defined]
+    assert {option for names in PANELS.values() for option in names.split()} <= options
+    assert "--install-completion" in invoke("--help").out
+    for name, value in (
+        ("_PROBTRANS_COMPLETE", "complete_bash"),
+        ("COMP_WORDS", "probtrans train quick"),
+        ("COMP_CWORD", "2"),
+    ):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        application([])
+    assert capsys.readouterr().out.split() == ["quickstart"]
 
 
 def test_schema_is_the_shipped_one(invoke: Invoke) -> None:

@@ -327,7 +327,7 @@ def test_it_trains_resumes_and_parses(
     from support import workplace
 
     monkeypatch.chdir(workplace(tmp_path))
-    command = ["train", "tiny.yaml", *OVERRIDES, *TASKS[task], "runtime.threads=1", "--json"]
+    command = ["train", "tiny.yaml", *OVERRIDES, *TASKS[task], "runtime.threads=1", "eval.trees=true", "--json"]
     assert run([*command, "name=whole"]) == 0
     whole = json.loads(capfd.readouterr().out)
     assert run([*command, "name=whole", "--resume"]) == 0

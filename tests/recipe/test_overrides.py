@@ -6,6 +6,7 @@ import pytest
 from small_recipes import FULL, SMALL, read, refused
 
 from probtrans_cli.errors import UsageError
+from probtrans_cli.recipe.data import Table
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 
 
@@ -56,6 +57,20 @@ def test_another_kind_drops_the_keys_that_only_the_old_one_has() -> None:
     assert "unknown key" in refused(FULL.replace("kind: uv", "kind: none"))[0]
 
 
+def test_null_takes_a_section_away() -> None:
+    table = SMALL.replace("  train: ", "  format: table\n  table: {text: 1, label: 0}\n  train: ").replace(
+        "mlm", "classification"
+    )
+    assert read(table).data.table.text == 1
+    recipe = read(table, "data.table=null", "data.format=jsonl")
+    assert (recipe.data.format, recipe.data.table) == ("jsonl", Table())
+    assert read(table, "data.table=null", "data.table.text=2", "data.table.label=0").data.table.text == 2
+    assert read(SMALL + "optim: {lr: 1}\n", "optim=", "eval=").optim.lr == 1e-3
+    assert "task: found nothing (null)" in refused(SMALL, "task=null")[0]  # it has no default
+    assert read(SMALL + "model: {root: {}}\n", "model.root=null").model.facts.has_root is False  # null is a value
+    assert "optim: found nothing (null)" in refused(SMALL + "optim: null\n")[0]  # in a file, leave the line out
+
+
 def test_faulty_overrides() -> None:
     left = "left of `=` stands a key such as optim.lr; a list is set as a whole: KEY='[…, …]'"
     table = {
@@ -75,6 +90,7 @@ def test_faulty_overrides() -> None:
         "seed=" + "[" * 5000: "nested more than",
         "a" * 5000 + "=1": "unknown key",
         ".".join("a" * 500) + "=1": "more than 16 levels deep",
+        'data.train="a\\0b"': r"data.train: the text 'a\x00b' has a zero byte (\x00), which nothing here may have",
         "sed=1": "sed: unknown key; did you mean `seed`?",
     }
     for override, message in table.items():

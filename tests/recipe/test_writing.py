@@ -106,6 +106,7 @@ def test_written_and_read_again_a_recipe_is_equal(content: Any, header: list[str
     assert dump_recipe(read(text)) == dump_recipe(recipe)
     resolved = recipe.resolved()
     assert read(dump_recipe(resolved)) == resolved
+    assert read(dump_recipe(resolved, complete=False)) == resolved
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])

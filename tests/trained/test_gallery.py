@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support import Invoke, workplace
 
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.trained.formats.pictures import LONGEST, SENTENCES, SHORTEST, examples
 from probtrans_cli.trained.model import Model
 
@@ -39,9 +40,13 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_dev_there_are_none(fresh: Path, invoke: Invoke) -> None:
+def test_without_dev_they_are_of_train(fresh: Path, invoke: Invoke) -> None:
     assert invoke("train", "tiny.yaml", "data.dev=null", "data.test=null", "train.epochs=1").code == 0
-    assert not (fresh / "runs/tiny/trees").exists()
+    page = (fresh / "runs/tiny/trees/index.html").read_text("utf-8")
+    records = [json.loads(part.split("</script>")[0]) for part in page.split('class="sentence">')[1:]]
+    train = [sentence.words for sentence in read_corpus(fresh / "train.conllu", "auto")]
+    assert 0 < len(records) <= SENTENCES
+    assert all(record["words"] in train for record in records)
 
 
 @pytest.mark.usefixtures("fresh")

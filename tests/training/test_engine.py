@@ -124,7 +124,9 @@ def test_equal_seeds_give_equal_models_and_other_seeds_do_not() -> None:
 
 @pytest.mark.parametrize("task", ["{kind: mlm}", "{kind: tagging, word_dropout: 1.0}"])
 def test_subwords(task: str) -> None:
-    result = train("data.vocabulary={kind: sentencepiece, size: 60}", f"task={task}", "train.epochs=1")
+    result = train(
+        "data.vocabulary={kind: sentencepiece, size: 60}", f"task={task}", "train.epochs=1", "eval.trees=true"
+    )
     assert math.isfinite(result["test"]["loss"])
     assert 0.0 <= result["test"]["trees"]["with_punct"]["all"]["uuas"] <= 1.0
     again, _ = evaluate(EvalRequest("runs/one", ["test.conllu"], baselines=True, threads=1))

@@ -148,7 +148,7 @@ def test_a_training_is_resumed_to_the_bit(bert: Any) -> None:
 def test_trees_tags_and_labels_are_those_of_words(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """Words are cut into pieces here, and the sentence has specials around it; arcs and labels are the words' own."""
     rooted = f"model.upper={UPPER[:-1]}, root: {{labels: 3}}, heads: tree}}"
-    assert train(STACK, rooted, TAGGING, "optim.lr=0.05") == 0
+    assert train(STACK, rooted, TAGGING, "optim.lr=0.05", "eval.trees=true") == 0
     assert "trees" in json.loads(Path("runs/run/checkpoints/best/eval.json").read_text("utf-8"))["test"]
     sentence = "two cheap farmers folded a dark shirt"
     (found,) = loaded().analyze([sentence], latent_labels=2, channel=1, iteration=2)

@@ -118,7 +118,7 @@ _ROWS = (
     Format("displacy", "a line of spaCy's manual input a sentence", write=f"{_PICTURES}:displacy"),
     Format(
         "text",
-        "the sentence and below it its tuples, or the simple sentences that it splits into",
+        "of tuples and coordinations, for people: the sentence and below it its tuples, or its parts",
         write=f"{_LINES}:text",
         refuses=_NO_TREES,
         shows=("tuples", "coordinations"),

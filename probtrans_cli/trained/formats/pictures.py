@@ -33,7 +33,7 @@ GOLD = "gold"  # the channel of a treebank's own arcs
 
 SENTENCES = 5
 SHORTEST, LONGEST = 5, 15  # words of a sentence in the gallery
-SEARCHED = 1000  # sentences at the beginning of dev
+SEARCHED = 1000  # sentences at the beginning of the corpus
 
 
 # --- formats of parse -------------------------------------------------------------------------------------------------
@@ -150,7 +150,8 @@ def gold_heads(analysis: Analysis) -> list[int]:
 
 
 def write_gallery(model: ModelBase, folder: Path) -> None:
-    """Draw the trees of some sentences of dev into a folder; nothing where there is no dev file to read again.
+    """Draw the trees of some sentences of dev, or of train without one, into a folder; nothing of what cannot be read
+    again.
 
     For every sentence an SVG for each channel, as in Fig. 10 of the paper, and ``index.html``, a page of all of them
     with every iteration, the channels' mean and, where dev has trees, the gold ones. The training is over and saved:
@@ -172,8 +173,10 @@ def write_gallery(model: ModelBase, folder: Path) -> None:
 
 
 def examples(data: Data, vocabulary: Vocabulary) -> Sequence[Sentence]:
-    """Return some sentences of dev of a length that can be drawn, evenly spread over its beginning; always the same."""
-    names = [data.dev] if isinstance(data.dev, str) else data.dev or []
+    """Return some sentences of dev, or else of train, of a length that can be drawn, evenly spread over the beginning;
+    always the same."""
+    corpus = data.dev or data.train
+    names = [corpus] if isinstance(corpus, str) else corpus
     paths = (path for name in names if name != "-" for path in find_all(name))
     sentences = (sentence for path in paths for sentence in read_corpus(path, data.format, data=data))
     searched = map(without_extra_words, islice(shortened(sentences, vocabulary, data, Tally("dev")), SEARCHED))
