@@ -49,11 +49,11 @@ class Pairs(SentenceClassification):
 class Pretraining(Parts):
     """Loss: mean cross entropy over hidden words, plus the weighted mean over pairs. Score: perplexity."""
 
+    answers = MaskedLanguageModelling.answers
     section: Section
 
     def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
-        words = HiddenWords(section, vocabulary, labels)
-        parts = {"words": Part(words)}
+        parts = {"words": Part(HiddenWords(section, vocabulary, labels))}
         if labels.get(PAIR):
             parts[PAIR] = Part(
                 Pairs(Classification(kind="classification"), vocabulary, labels),
@@ -62,7 +62,6 @@ class Pretraining(Parts):
                 answers={f"label{name}": f"{PAIR}{name}" for name in ("", "_probability", *(f"_{it}" for it in DOUBT))},
             )
         super().__init__(section, vocabulary, labels, parts)
-        self.answers = words.answers
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return those of the hidden words alone."""
