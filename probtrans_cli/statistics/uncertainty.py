@@ -13,7 +13,7 @@ B_j      Bin                      a bin of answers with similar confidence
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -41,7 +41,8 @@ class Bin(NamedTuple):
 
 
 def answers(probabilities: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Confidence ``[m]`` and whether the answer is right ``[m]``; of classes that are equally probable the first.
+    """Return confidence ``[m]`` and whether the answer is right ``[m]``; of classes that are equally probable the
+    first.
 
     Raises:
         ValueError: the two are of different answers, or there are none.
@@ -54,7 +55,7 @@ def answers(probabilities: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np
 
 
 def reliability(probabilities: np.ndarray, gold: np.ndarray, *, bins: int = BINS, by: By = "mass") -> list[Bin]:
-    """Bins of answers in the order of confidence; those without an answer are left out.
+    """Return bins of answers in the order of confidence; those without an answer are left out.
 
     Bins of equal mass differ by one answer at most, and answers of the same confidence keep the order in which they are
     given. Bins of equal width are ``[j / bins, (j + 1) / bins)``, the last one with 1.
@@ -74,7 +75,7 @@ def calibration_error(probabilities: np.ndarray, gold: np.ndarray, *, bins: int 
 
 
 def ece_floor(probabilities: np.ndarray, *, bins: int = BINS, draws: int = FLOOR_DRAWS, seed: int = 0) -> float:
-    """The mean calibration error, with equal mass, if gold were drawn from the probabilities themselves.
+    """Return the mean calibration error, with equal mass, if gold were drawn from the probabilities themselves.
 
     An answer is then right with its confidence. The draws are always the same.
     """
@@ -90,7 +91,6 @@ def ece_floor(probabilities: np.ndarray, *, bins: int = BINS, draws: int = FLOOR
 
 
 def _binned(confidence: np.ndarray, bins: int, by: By) -> list[np.ndarray]:
-    """The numbers of the answers in each bin that has some."""
     if bins < 1:
         raise ValueError(f"bins = {bins}: at least one is needed")
     order = np.argsort(confidence, kind="stable")
@@ -103,8 +103,8 @@ def _binned(confidence: np.ndarray, bins: int, by: By) -> list[np.ndarray]:
 
 
 def risk_coverage_area(probabilities: np.ndarray, gold: np.ndarray) -> float:
-    """The mean over ``n = 1..m`` of the share of wrong answers among the ``n`` most confident; equal ones share their
-    mean. 0: all are right; without any order it is the share of wrong answers."""
+    """Return the mean over ``n = 1..m`` of the share of wrong answers among the ``n`` most confident; equal ones share
+    their mean. 0: all are right; without any order it is the share of wrong answers."""
     confidence, right = answers(probabilities, gold)
     _, group, numbers = np.unique(-confidence, return_inverse=True, return_counts=True)
     wrong = np.bincount(group, weights=~right) / numbers
@@ -113,8 +113,8 @@ def risk_coverage_area(probabilities: np.ndarray, gold: np.ndarray) -> float:
 
 
 def auroc(negative: np.ndarray, positive: np.ndarray) -> float | None:
-    """The probability that a positive has a larger value than a negative, ties counting one half; the area under the
-    curve of the two rates. None where there are no positives, or no negatives."""
+    """Return the probability that a positive has a larger value than a negative, ties counting one half; the area under
+    the curve of the two rates. None where there are no positives, or no negatives."""
     if not len(negative) or not len(positive):
         return None
     ordered = np.sort(np.asarray(negative, dtype=np.float64))
@@ -124,22 +124,24 @@ def auroc(negative: np.ndarray, positive: np.ndarray) -> float | None:
 
 
 def brier(probabilities: np.ndarray, gold: np.ndarray) -> float:
-    """The mean of ``Σ_k (p_k - 1[k = y])²`` (Brier 1950); where the right class is none of them, ``Σ_k p_k²``."""
-    known = gold >= 0
-    of_gold = np.take_along_axis(probabilities, np.where(known, gold, 0)[:, None], axis=1)[:, 0]
+    """Return the mean of ``Σ_k (p_k - 1[k = y])²`` (Brier 1950); where the right class is none of them, ``Σ_k
+    p_k²``."""
+    has_gold = gold >= 0
+    of_gold = np.take_along_axis(probabilities, np.where(has_gold, gold, 0)[:, None], axis=1)[:, 0]
     squares = np.square(probabilities, dtype=np.float64).sum(axis=1)
-    return float((squares + known * (1.0 - 2.0 * of_gold)).mean())
+    return float((squares + has_gold * (1.0 - 2.0 * of_gold)).mean())
 
 
 def cross_entropy(scores: np.ndarray, gold: np.ndarray) -> float | None:
-    """The mean of ``-log softmax(scores)_y`` over the answers whose right class the model has; None: there are none."""
-    known = gold >= 0
-    if not known.any():
+    """Return the mean of ``-log softmax(scores)_y`` over the answers whose right class the model has; None: there are
+    none."""
+    has_gold = gold >= 0
+    if not has_gold.any():
         return None
-    some = scores[known]
+    some = scores[has_gold]
     some = some - some.max(axis=1, keepdims=True)
     sums = np.log(np.exp(some).sum(axis=1, dtype=np.float64))
-    return float((sums - np.take_along_axis(some, gold[known][:, None], axis=1)[:, 0]).mean())
+    return float((sums - np.take_along_axis(some, gold[has_gold][:, None], axis=1)[:, 0]).mean())
 
 
 class Fitted(NamedTuple):
@@ -150,15 +152,9 @@ class Fitted(NamedTuple):
     after: float
 
 
-def fit_temperature(scores: np.ndarray, gold: np.ndarray) -> float:
-    """The temperature T, from 1/4 to 8, for which ``softmax(scores / T)`` has the least cross entropy; 1 where no right
-    class is one of the model's. See :func:`fitted`."""
-    best = fitted([(scores, gold)])
-    return 1.0 if best is None else best.temperature
-
-
 def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Fitted | None:
-    """The temperature by ternary search, for scores ``[m, k]`` and gold ``[m]`` in parts; None: there is no known gold.
+    """Find the temperature T, from 1/4 to 8, for which ``softmax(scores / T)`` has the least cross entropy, by ternary
+    search over scores ``[m, k]`` and gold ``[m]`` in parts; None where no right class is one of the model's.
 
     The cross entropy is convex in 1/T, so that it has one minimum in log T.
     """
@@ -171,16 +167,9 @@ def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Fitted | None:
         losses = (cross_entropy(scores * scale, gold) or 0.0 for scores, gold in parts)
         return sum(size * value for size, value in zip(sizes, losses, strict=True)) / sum(sizes)
 
-    best = _ternary_search(loss, LOWEST, HIGHEST)
-    return Fitted(math.exp(best), loss(0.0), loss(best))
-
-
-def _ternary_search(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function with one minimum has it."""
+    low, high = LOWEST, HIGHEST
     while high - low > _PRECISION:
         first, second = low + (high - low) / 3, high - (high - low) / 3
-        if function(first) <= function(second):
-            high = second
-        else:
-            low = first
-    return (low + high) / 2
+        low, high = (low, second) if loss(first) <= loss(second) else (first, high)
+    best = (low + high) / 2
+    return Fitted(math.exp(best), loss(0.0), loss(best))

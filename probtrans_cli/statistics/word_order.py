@@ -58,9 +58,9 @@ def word_order(
     begun, ended = (np.bincount(here, weights=side < 0, minlength=entries) for side in (before, behind))
     leaning: Float[np.ndarray, " v"] = _share(begun, counts) - _share(ended, counts)
 
-    own = _most_frequent(counts, unknown)
+    frequent = _most_frequent(counts, unknown)
     class_of = np.full(entries + 1, CLASSES)  # the last entry, of id -1: a boundary
-    class_of[own], class_of[-1] = np.arange(len(own)), CLASSES + 1
+    class_of[frequent], class_of[-1] = np.arange(len(frequent)), CLASSES + 1
     together = _associations(class_of[words])[class_of[before], class_of[behind]]
     together[(before < 0) & (behind < 0)] = 0.0
     infrequent = class_of[here] == CLASSES
@@ -75,8 +75,8 @@ def word_order(
 def standing_alone(
     ids: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " s"], boundary: Bool[np.ndarray, " v"], unknown: int
 ) -> tuple[Bool[np.ndarray, " v"], float]:
-    """Which entries of a vocabulary are rare words, also those that are not there, and N, 0 where nothing tells it.
-    For the arguments see :func:`word_order`."""
+    """Return which entries of a vocabulary are rare words, also those that are not there, and N, 0 where nothing tells
+    it. For the arguments see :func:`word_order`."""
     entries = len(boundary)
     words = _in_turn(ids, lengths, boundary)
     counts = np.bincount(words[words >= 0], minlength=entries)
@@ -84,17 +84,16 @@ def standing_alone(
     frequent[_most_frequent(counts, unknown)] = True
     rare = ~(frequent[:-1] & (counts > 0) | boundary)
     behind, last = frequent[words], frequent[words] | (words < 0)
-    known = np.append(rare & (np.arange(entries) != unknown), False)[words]
-    alone = np.bincount(words[1:-1][behind[:-2] & known[1:-1] & last[2:]], minlength=entries)
+    is_rare = np.append(rare & (np.arange(entries) != unknown), False)[words]
+    alone = np.bincount(words[1:-1][behind[:-2] & is_rare[1:-1] & last[2:]], minlength=entries)
     odds = np.log((alone + 0.5) / (counts - alone + 0.5))
-    first = 1 + np.flatnonzero(behind[:-3] & known[1:-2] & known[2:-1] & last[3:])
+    first = 1 + np.flatnonzero(behind[:-3] & is_rare[1:-2] & is_rare[2:-1] & last[3:])
     both = odds[words[np.stack([first, first + 1])]]
     spread = float(both.std()) if both.size else 0.0
     return rare, float((both[1] - both[0]).mean()) / spread if spread > 1e-9 else 0.0
 
 
 def _most_frequent(counts: Int64[np.ndarray, " v"], unknown: int) -> Int64[np.ndarray, " c"]:
-    """The :data:`CLASSES` most frequent words."""
     ranked = np.argsort(-counts, kind="stable")
     frequent: Int64[np.ndarray, " c"] = ranked[ranked != unknown][:CLASSES]
     return frequent
@@ -103,7 +102,7 @@ def _most_frequent(counts: Int64[np.ndarray, " v"], unknown: int) -> Int64[np.nd
 def _in_turn(
     ids: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " s"], boundary: Bool[np.ndarray, " v"]
 ) -> Int64[np.ndarray, " k"]:
-    """All words one after the other, with one -1 for every boundary."""
+    """Return all words one after the other, with one -1 for every boundary."""
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     words: Int64[np.ndarray, " k"] = np.insert(np.where(boundary[ids], -1, ids).astype(np.int64), ends, -1)
     again = (words[1:] < 0) & (words[:-1] < 0)
@@ -112,18 +111,18 @@ def _in_turn(
 
 
 def _share(count: Float[np.ndarray, " v"], of: Int64[np.ndarray, " v"]) -> Float[np.ndarray, " v"]:
-    """The logarithm of the share of each word at a boundary, against that of all words."""
+    """Return the logarithm of the share of each word at a boundary, against that of all words."""
     share = count.sum() / of.sum()
     logarithm: Float[np.ndarray, " v"] = np.log((count + LEANING * share) / ((of + LEANING) * share))
     return logarithm
 
 
 def _associations(classes: Int64[np.ndarray, " m"]) -> Float[np.ndarray, "c c"]:
-    """PMI of all pairs of classes as neighbours."""
+    """Return the PMI of all pairs of classes as neighbours."""
     number = CLASSES + 2
     pairs = np.bincount(classes[:-1] * number + classes[1:], minlength=number**2).reshape(number, number)
     expected = np.outer(pairs.sum(axis=1), pairs.sum(axis=0)) / pairs.sum() ** 2
-    seen = expected > 0
+    there = expected > 0
     information = np.zeros((number, number))
-    information[seen] = np.log((pairs + PAIRS * expected)[seen] / ((pairs.sum() + PAIRS) * expected)[seen])
+    information[there] = np.log((pairs + PAIRS * expected)[there] / ((pairs.sum() + PAIRS) * expected)[there])
     return information

@@ -26,8 +26,7 @@ as its head distributions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -86,13 +85,17 @@ def decode(
     assert not (mask[:, 1:] & ~mask[:, :-1]).any(), "real words come first"
     if batch == 0 or n == 0:
         return np.full((batch, n), -1, dtype=np.int64)
-    table = _table(scores, mask)
-    functions: dict[Method, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-        "argmax": partial(_argmax, rooted=scores.shape[2] > n),
-        "mst": spanning_trees,
-        "eisner": projective_trees,
-    }
-    return np.where(mask, functions[method](table, mask.sum(axis=1)), -1)
+    table, lengths = _table(scores, mask), mask.sum(axis=1)
+    if method == "argmax":  # the leftmost of equals, the root first
+        rooted = scores.shape[2] > n
+        best = table.argmax(axis=2) if rooted else table[:, :, 1:].argmax(axis=2) + 1
+        heads = best if rooted else np.where(lengths[:, None] == 1, 0, best)
+    else:
+        heads = np.zeros((batch, n), dtype=np.int64)
+        for rows, longest in portions(lengths):
+            kind = _Clusters if method == "mst" else _Spans
+            heads[rows, :longest] = kind(table, rows, longest).heads(lengths[rows])
+    return np.where(mask, heads, -1)
 
 
 def levelled(scores: Float[np.ndarray, "*b"]) -> Float[np.ndarray, "*b"]:
@@ -140,14 +143,6 @@ def _table(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return table
 
 
-def _argmax(table: np.ndarray, lengths: np.ndarray, *, rooted: bool) -> np.ndarray:
-    """Best head of each word; the leftmost of equals, the root first."""
-    if rooted:
-        return np.asarray(table.argmax(axis=2))
-    heads = table[:, :, 1:].argmax(axis=2) + 1
-    return np.where(lengths[:, None] == 1, 0, heads)
-
-
 # Words by words of all its sentences, 419 of 25 words: fewer are slower, for each step is a call, and so are more, for
 # they leave the cache.
 CELLS_OF_A_PORTION = 1 << 18
@@ -159,25 +154,6 @@ NEVER, LARGEST = -(1 << 30), 1 << 28
 
 # Kinds of spans.
 OPEN, RIGHT, LEFT = range(3)
-
-
-def spanning_trees(tables: Float[np.ndarray, "b n m"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, "b n"]:
-    """Heads in the best trees with one child of the root, O(n^2) a sentence; padding has head 0."""
-    heads = np.zeros(tables.shape[:2], dtype=np.int64)
-    for rows, n in portions(lengths):
-        heads[rows, :n] = _Clusters(tables, rows, n).heads(lengths[rows])
-    return heads
-
-
-def projective_trees(tables: Float[np.ndarray, "b n m"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, "b n"]:
-    """Heads in the best projective trees with one child of the root, O(n^3) a sentence; padding has head 0.
-
-    Eisner's spans are over words only; the root is put on top of the one word of its choice afterwards.
-    """
-    heads = np.zeros(tables.shape[:2], dtype=np.int64)
-    for rows, n in portions(lengths):
-        heads[rows, :n] = _Spans(tables, rows, n).heads(lengths[rows])
-    return heads
 
 
 def portions(lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
@@ -206,7 +182,7 @@ def _portion(tables: np.ndarray, rows: np.ndarray, n: int) -> tuple[np.ndarray, 
 
 
 class _Clusters:
-    """Chu-Liu-Edmonds by growing a path in every sentence.
+    """Chu-Liu-Edmonds by growing a path in every sentence, O(n^2) a sentence.
 
     A *cluster* is a set of words, named after one of them. There is a path of clusters, each the best head of the one
     before it. Where the head of the last one is not yet on the path, it is put at its end (:meth:`_grow`). Where it is,
@@ -322,7 +298,9 @@ class _Clusters:
 
 
 class _Spans:
-    """Eisner's charts of every sentence, ``front`` and ``back``: ``[width, kind, word, b]``.
+    """Eisner's charts of every sentence, ``front`` and ``back``: ``[width, kind, word, b]``; O(n^3) a sentence.
+
+    They are over words only; the root is put on top of the one word of its choice afterwards.
 
     A span from word s to word t = s + w is *complete* when its head, one of its ends, has all its dependents inside,
     *open* when it is an arc between its ends still lacking the dependent's outer dependents. Wide spans are made of two

@@ -11,6 +11,12 @@ import pytest
 from probtrans_cli.statistics import uncertainty
 
 
+def temperature(scores: np.ndarray, gold: np.ndarray) -> float:
+    best = uncertainty.fitted([(scores, gold)])
+    assert best is not None
+    return best.temperature
+
+
 def given(
     number: int, classes: int, seed: int = 0, *, scale: float = 1.0, ties: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -149,10 +155,10 @@ def test_brier_and_cross_entropy_beside_loops() -> None:
 
 def test_scores_that_are_three_times_too_large_have_a_temperature_three_times_as_high() -> None:
     scores, gold = given(4000, 5)
-    plain = uncertainty.fit_temperature(scores, gold)
+    plain = temperature(scores, gold)
     assert plain == pytest.approx(1.0, rel=0.1)
-    assert uncertainty.fit_temperature(3.0 * scores, gold) == pytest.approx(3.0 * plain, rel=0.02)
-    assert uncertainty.fit_temperature((3.0 * scores).astype(np.float32), gold) == pytest.approx(3.0 * plain, rel=0.02)
+    assert temperature(3.0 * scores, gold) == pytest.approx(3.0 * plain, rel=0.02)
+    assert temperature((3.0 * scores).astype(np.float32), gold) == pytest.approx(3.0 * plain, rel=0.02)
 
 
 def test_the_temperature_has_the_least_loss_of_a_grid() -> None:
@@ -169,9 +175,9 @@ def test_the_temperature_has_the_least_loss_of_a_grid() -> None:
 
 def test_temperatures_stay_within_their_bounds() -> None:
     scores, gold = given(300, 3)
-    assert uncertainty.fit_temperature(1e3 * scores, gold) == pytest.approx(8.0, rel=1e-3)
-    assert uncertainty.fit_temperature(1e-3 * scores, softmax(scores).argmax(axis=1)) == pytest.approx(0.25, rel=1e-3)
-    assert uncertainty.fit_temperature(scores, np.full(300, -1)) == 1.0
+    assert temperature(1e3 * scores, gold) == pytest.approx(8.0, rel=1e-3)
+    assert temperature(1e-3 * scores, softmax(scores).argmax(axis=1)) == pytest.approx(0.25, rel=1e-3)
+    assert uncertainty.fitted([(scores, np.full(300, -1))]) is None
 
 
 def test_what_does_not_fit_is_refused() -> None:

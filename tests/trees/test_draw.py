@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probtrans_cli.text import columns, json_line, rounded, visible
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing, ends, levels
+from probtrans_cli.trees.drawing.drawing import Arc, Drawing, Layout
 from probtrans_cli.trees.drawing.records import tree_record
 from probtrans_cli.trees.drawing.svg import svg
 from probtrans_cli.trees.drawing.terminal import terminal
@@ -149,7 +149,7 @@ def test_visible_is_short_and_safe(word: str) -> None:
 @settings(max_examples=200)
 def test_heights(pairs: list[tuple[int, int]]) -> None:
     arcs = tuple(Arc(a, b, None) for a, b in pairs if a != b)
-    heights = levels(arcs)
+    heights = Layout(Drawing(("x",) * 12, arcs)).levels
     for (one, low), (two, high) in itertools.permutations(zip(arcs, heights, strict=True), 2):
         a, b = sorted((one.dependent, one.head))
         c, d = sorted((two.dependent, two.head))
@@ -160,15 +160,15 @@ def test_heights(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_heights_are_as_low_as_nesting_allows() -> None:
-    assert levels(FOX.arcs) == [3, 2, 1, 1, 0, 1, 2, 1, 3, 4]
+    assert Layout(FOX).levels == [3, 2, 1, 1, 0, 1, 2, 1, 3, 4]
 
 
 def test_nested_arcs_do_not_cross_at_a_word() -> None:
     """The brown-quick-the arcs arrive at fox (word 4) near ones first, the arc to jumped last."""
-    assert ends(FOX, levels(FOX.arcs))[3] == [2, 1, 0, 3]
-    circle = drawing("it rains", [2, 1])
-    outer = levels(circle.arcs).index(2)
-    assert ends(circle, levels(circle.arcs)) == [[outer, 1 - outer], [1 - outer, outer]]
+    assert Layout(FOX).ends[3] == [2, 1, 0, 3]
+    circle = Layout(drawing("it rains", [2, 1]))
+    outer = circle.levels.index(2)
+    assert circle.ends == [[outer, 1 - outer], [1 - outer, outer]]
 
 
 @pytest.mark.parametrize("arc", [Arc(0, 1, None), Arc(3, 1, None), Arc(1, 3, None), Arc(1, -1, None), Arc(2, 2, None)])

@@ -32,7 +32,7 @@ class Arc:
     deviation: float | None = None
 
     def text(self, plus_minus: str = "±") -> str:
-        """Its probability as pictures have it, with its standard deviation where there is one."""
+        """Write its probability as pictures have it, with its standard deviation where there is one."""
         mean, spread = probability_text(self.probability), probability_text(self.deviation)
         return f"{mean}{plus_minus}{spread}" if mean and spread else mean
 
@@ -69,7 +69,7 @@ class Drawing:
 
     @property
     def lines(self) -> int:
-        """How many lines its bars take."""
+        """The number of lines that its bars take."""
         return max((span.line + 1 for span in self.spans), default=0)
 
     def __post_init__(self) -> None:
@@ -88,66 +88,66 @@ class Drawing:
 
 
 def reads_right_to_left(words: Iterable[str]) -> bool:
-    """Whether most letters with a direction of their own are of a script that is written from right to left."""
+    """Return whether most letters with a direction of their own are of a script that is written from right to left."""
     directions = [unicodedata.bidirectional(character) for word in words for character in word[:LONGEST_WORD]]
     return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
 
 
 def named_channels(arcs: Sequence[Arc]) -> list[int | str]:
-    """The channels that a legend names: all of them where there are several, numbers first."""
+    """Return the channels that a legend names: all of them where there are several, numbers first."""
     channels = {arc.channel for arc in arcs}
     return sorted(channels, key=lambda c: (isinstance(c, str), str(c).zfill(9))) if len(channels) > 1 else []
 
 
 def probability_text(value: float | None) -> str:
-    """Two decimals without the zero before the point."""
+    """Write two decimals without the zero before the point."""
     if value is None or not math.isfinite(value):
         return ""
     return "1.0" if value >= 0.995 else f"{max(value, 0.0):.2f}".removeprefix("0")
 
 
-def levels(arcs: Sequence[Arc]) -> list[int]:
-    """Height of each arc, from 1: the lowest above every arc within it; overlapping arcs never share one. Root: 0."""
-    spans = [(min(arc.dependent, arc.head), max(arc.dependent, arc.head)) for arc in arcs]
-    skyline = [0] * (max((right for _, right in spans), default=0) + 1)  # height above the gap after each word
-    result = [0] * len(arcs)
-    for index in sorted(range(len(arcs)), key=lambda i: (spans[i][1] - spans[i][0], spans[i][0], i)):
-        left, right = spans[index]
-        if left == 0:
-            continue
-        result[index] = 1 + max(skyline[left:right])
-        skyline[left:right] = [result[index]] * (right - left)
-    return result
+class Layout:
+    """How the arcs of a drawing stand above its words, whatever draws them.
 
-
-def ends(drawing: Drawing, heights: Sequence[int]) -> list[list[int]]:
-    """For each word the indices of its arcs from left to right, so that nested arcs do not cross on their way up.
-
-    Arcs to the left come first, near ones before far ones, then root arcs, then arcs to the right, far ones first.
+    Attributes:
+        levels: Height of each arc, from 1: the lowest above every arc within it; overlapping arcs never share a height.
+            Root: 0.
+        rises: The same in steps of a picture; a root's arrow starts above all arcs over its word, and above an earlier
+            root's arrow there.
+        ends: For each word the indices of its arcs from left to right, so that nested arcs do not cross on their way
+            up: arcs to the left, near ones first, then root arcs, then arcs to the right, far ones first.
     """
-    at: list[list[tuple[int, int, int, int]]] = [[] for _ in drawing.words]
-    for index, arc in enumerate(drawing.arcs):
-        if arc.head == 0:
-            at[arc.dependent - 1].append((1, 0, 0, index))
-            continue
-        left, right = sorted((arc.dependent, arc.head))
-        at[right - 1].append((0, right - left, heights[index], index))
-        at[left - 1].append((2, left - right, -heights[index], index))
-    return [[end[3] for end in sorted(word)] for word in at]
 
+    def __init__(self, drawing: Drawing) -> None:
+        arcs = drawing.arcs
+        spans = [(min(arc.dependent, arc.head), max(arc.dependent, arc.head)) for arc in arcs]
+        skyline = [0] * (max((right for _, right in spans), default=0) + 1)  # height above the gap after each word
+        self.levels = [0] * len(arcs)
+        for index in sorted(range(len(arcs)), key=lambda i: (spans[i][1] - spans[i][0], spans[i][0], i)):
+            left, right = spans[index]
+            if left:
+                self.levels[index] = 1 + max(skyline[left:right])
+                skyline[left:right] = [self.levels[index]] * (right - left)
+        self.rises = [float(level) for level in self.levels]
+        at: list[list[tuple[int, int, int, int]]] = [[] for _ in drawing.words]
+        for index, (left, right) in enumerate(spans):
+            height = self.levels[index]
+            if left:
+                at[right - 1].append((0, right - left, height, index))
+                at[left - 1].append((2, left - right, -height, index))
+            else:
+                over = [
+                    level for (low, high), level in zip(spans, self.levels, strict=True) if 0 < low <= right <= high
+                ]
+                earlier = sum(end[0] == 1 for end in at[right - 1])
+                self.rises[index] = max(over, default=0) + 0.9 + 0.6 * earlier
+                at[right - 1].append((1, 0, 0, index))
+        self.ends = [[end[3] for end in sorted(word)] for word in at]
 
-def rise(drawing: Drawing, heights: Sequence[int], index: int) -> float:
-    """Height of an arc in steps; a root's arrow starts above all arcs over its word, and above an earlier one there."""
-    arc = drawing.arcs[index]
-    if arc.head:
-        return float(heights[index])
-    over = [
-        height
-        for height, upper in zip(heights, drawing.arcs, strict=True)
-        if upper.head and min(upper.dependent, upper.head) <= arc.dependent <= max(upper.dependent, upper.head)
-    ]
-    earlier = sum(root.head == 0 and root.dependent == arc.dependent for root in drawing.arcs[:index])
-    return max(over, default=0) + 0.9 + 0.6 * earlier
+    def offset(self, word: int, arc: int) -> float:
+        """Return where an arc ends, in places to the right of the middle of a word (from 1)."""
+        ends = self.ends[word - 1]
+        return ends.index(arc) - (len(ends) - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class EveryTree:
 def arc_probabilities(
     heads: Int[np.ndarray, "t c n"], marginals: Float[np.ndarray, "t c n m"]
 ) -> Float[np.ndarray, "t c n"]:
-    """The marginals of the arcs to these heads; NaN for the root where it has no column (m = n)."""
+    """Return the marginals of the arcs to these heads; NaN for the root where it has no column (m = n)."""
     count, columns = marginals.shape[2:]
     if count == 0:
         return np.zeros(heads.shape)

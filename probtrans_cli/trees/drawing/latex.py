@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Span, ends, levels, named_channels, rise
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Layout, Span, named_channels
 from probtrans_cli.trees.drawing.svg import (
     COLOURS,
     DASHES,
@@ -106,8 +106,7 @@ def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iter
 def _picture(drawing: Drawing, *, show_probability: bool) -> str:
     words = [_shown(word) for word in drawing.words]
     notes = list(zip_longest(*([_shown(text) for text in texts] for texts in drawing.notes), fillvalue=""))
-    heights = levels(drawing.arcs)
-    at = ends(drawing, heights)
+    layout = Layout(drawing)
     rows = [words, *(list(row) for row in notes)]
     title = _shown(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
     legend = [_shown(name) if isinstance(name, str) else f"channel {name}" for name in named_channels(drawing.arcs)]
@@ -115,7 +114,7 @@ def _picture(drawing: Drawing, *, show_probability: bool) -> str:
     spans = [_shown(span.name) for span in drawing.spans]
     if not set("".join([title, *legend, *spans, *(text for row in rows for text in row)])) <= LATIN:
         lines.insert(0, "\\otherscripts")
-    widths = [max(SLOT * len(ends_here) + 4, NARROWEST) for ends_here in at]
+    widths = [max(SLOT * len(ends_here) + 4, NARROWEST) for ends_here in layout.ends]
     count = len(words)
     if not words:
         lines.append("\\node {(empty sentence)};")
@@ -125,15 +124,12 @@ def _picture(drawing: Drawing, *, show_probability: bool) -> str:
         order = range(count - 1, -1, -1) if drawing.right_to_left else range(count)
         columns = [count - word if drawing.right_to_left else word + 1 for word in range(count)]
         lines += _words(rows, widths, order)
-        slots = {  # offset of each end from the middle of its word: (word, arc)
-            (word + 1, arc): SLOT * (place - (len(at[word]) - 1) / 2) * (-1 if drawing.right_to_left else 1)
-            for word in range(count)
-            for place, arc in enumerate(at[word])
-        }
+        slot = -SLOT if drawing.right_to_left else SLOT
         for index, arc in enumerate(drawing.arcs):
-            height = STEP * rise(drawing, heights, index)
+            end = slot * layout.offset(arc.dependent, index)
+            start = slot * layout.offset(arc.head, index) if arc.head else None
             label = arc.text(r"\,$\pm$\,") if show_probability else ""
-            lines.append(_edge(arc, columns, slots[arc.dependent, index], slots.get((arc.head, index)), height, label))
+            lines.append(_edge(arc, columns, end, start, STEP * layout.rises[index], label))
         for span, name in zip(drawing.spans, spans, strict=True):
             first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
             lines.append(_bar(len(rows), first, last, name, span))

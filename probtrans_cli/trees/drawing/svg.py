@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, ends, levels, named_channels, rise
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Layout, named_channels
 
 # Okabe and Ito's colours without yellow, told apart with any colour vision; black is for the mean.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B4B8A")
@@ -30,13 +30,12 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     colour and its dashes, named below the picture where there are several.
     """
     words = [visible(word) for word in drawing.words]
-    heights = levels(drawing.arcs)
-    at = ends(drawing, heights)
+    layout = Layout(drawing)
     notes = [[visible(text) for text in texts] for texts in drawing.notes or [()] * len(words)]
     spans = [(span.first, span.last, visible(span.name)) for span in drawing.spans]
     widths = [
         max(width, SLOT * len(slots) + 10, CELL)
-        for width, slots in zip(widths_of(words, notes, spans), at, strict=True)
+        for width, slots in zip(widths_of(words, notes, spans), layout.ends, strict=True)
     ]
     centres = [MARGIN + sum(widths[:i]) + widths[i] / 2 for i in range(len(words))]
     legend = named_channels(drawing.arcs)
@@ -47,8 +46,7 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         2 * MARGIN + 0.8 * text_width(title),
         2 * MARGIN + 40,
     )
-    rises = [rise(drawing, heights, index) for index in range(len(drawing.arcs))]
-    base = (24.0 if title else 6.0) + STEP * max(rises, default=0.0) + 22.0
+    base = (24.0 if title else 6.0) + STEP * max(layout.rises, default=0.0) + 22.0
     below = base + BAR * drawing.lines  # of which the notes hang
     height = below + 30.0 + NOTE_STEP * max(map(len, notes), default=0) + (24.0 if legend else 0.0)
 
@@ -56,14 +54,12 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         return width - x if drawing.right_to_left else x
 
     def place(word: int, index: int) -> float:
-        order = at[word - 1].index(index) - (len(at[word - 1]) - 1) / 2
-        x = centres[word - 1] + SLOT * order
-        return mirrored(x)
+        return mirrored(centres[word - 1] + SLOT * layout.offset(word, index))
 
     lines, labels = [], []
-    for index in sorted(range(len(drawing.arcs)), key=lambda i: -heights[i]):
+    for index in sorted(range(len(drawing.arcs)), key=lambda i: -layout.levels[i]):
         arc = drawing.arcs[index]
-        end, peak = place(arc.dependent, index), base - STEP * rises[index]
+        end, peak = place(arc.dependent, index), base - STEP * layout.rises[index]
         start = place(arc.head, index) if arc.head else end
         lines.append(_curve(arc, start, end, base, peak))
         text = arc.text() if show_probability else ""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Span, ends, levels
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Layout, Span
 
 WIDTH_WITHOUT_TERMINAL = 100
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
@@ -77,8 +77,8 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -
     words = [visible(word, ascii_only=ascii_only) for word in drawing.words]
     if not words:
         return ["(empty sentence)"]
-    heights = levels(drawing.arcs)
-    at = ends(drawing, heights)
+    layout = Layout(drawing)
+    heights, at = layout.levels, layout.ends
     below = _below(drawing, ascii_only=ascii_only)
     roots = {arc.dependent for arc in drawing.arcs if arc.head == 0}
     cells = [
