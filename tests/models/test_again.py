@@ -30,7 +30,7 @@ def given(encoder: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
 
 
 @ROWS
-@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("steps", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_first_reading_is_forward(kind: str, name: str, steps: int) -> None:
     encoder = network(kind, name).encoder
     steps = min(steps, encoder.section.iterations)

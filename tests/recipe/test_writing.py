@@ -97,7 +97,7 @@ def valid(content: Any) -> Recipe:
         raise
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(RECIPES, st.lists(TEXTS, max_size=2))
 def test_written_and_read_again_a_recipe_is_equal(content: Any, header: list[str]) -> None:
     recipe = valid(content)
@@ -109,7 +109,7 @@ def test_written_and_read_again_a_recipe_is_equal(content: Any, header: list[str
     assert read(dump_recipe(resolved, complete=False)) == resolved
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(RECIPES)
 def test_readers_of_yaml_1_1_agree_with_what_is_written(content: Any) -> None:
     recipe = valid(content)
@@ -126,7 +126,7 @@ def changes(draw: st.DrawFn) -> tuple[tuple[str, ...], Any]:
     return path, draw(values(dict(schema)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(changes(), max_size=4))
 def test_overrides_do_what_editing_the_file_does(drawn: list[tuple[tuple[str, ...], Any]]) -> None:
     content = yaml.safe_load(SMALL)

@@ -341,9 +341,9 @@ def test_labels_of_documents_are_refused(command: Command) -> None:
     ("overrides", "architecture"),
     [
         ([], "BertForPreTraining"),
-        ([PIECES], "BertForPreTraining"),
+        pytest.param([PIECES], "BertForPreTraining", marks=pytest.mark.slow),
         (["data.documents.pairs=sop"], "BertForMaskedLM"),
-        (["model.pooler=false"], "BertForMaskedLM"),
+        pytest.param(["model.pooler=false"], "BertForMaskedLM", marks=pytest.mark.slow),
         (["task.output=linear"], "BertModel"),
     ],
 )

@@ -103,7 +103,7 @@ def by_loops(corpus: Corpus, split: Split, index: int) -> list[dict[str, tuple[l
     return found
 
 
-@pytest.mark.parametrize("subwords", [False, True], ids=["words", "pieces"])
+@pytest.mark.parametrize("subwords", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["words", "pieces"])
 @pytest.mark.parametrize("by_words", BY_WORDS, ids="-".join)
 @pytest.mark.parametrize("parent", PARENTS)
 def test_the_loss_is_that_of_a_plain_loop(parent: Parent, by_words: ByWords, subwords: bool) -> None:
@@ -125,7 +125,10 @@ def role_beside(kind: int, scores: list[Tensor], corpus: Corpus) -> int:
     return max((i for i, name in enumerate(names) if name != "PREP"), key=lambda i: float(scores[i]))
 
 
-@pytest.mark.parametrize("model", [None, {"kind": "transformer", "width": 8, "inner": 8, "heads": 2, "layers": 1}])
+SMALL = {"kind": "transformer", "width": 8, "inner": 8, "heads": 2, "layers": 1}
+
+
+@pytest.mark.parametrize("model", [None, pytest.param(SMALL, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("by_words", BY_WORDS, ids="-".join)
 @pytest.mark.parametrize("parent", PARENTS)
 def test_scores_are_those_of_a_plain_loop(parent: Parent, by_words: ByWords, model: dict[str, Any] | None) -> None:

@@ -87,7 +87,7 @@ def test_train_and_eval(parent: Parent, overrides: list[str], here: Path, invoke
     assert invoke("eval", "runs/forms", "--require", "exact>=1.5").code == 7
 
 
-@pytest.mark.parametrize("lower", [6, 8])
+@pytest.mark.parametrize("lower", [pytest.param(6, marks=pytest.mark.slow), 8])
 def test_verbs_and_categories_by_the_word_alone(lower: int, here: Path, invoke: Invoke) -> None:
     """The same in every sentence; scores and representations must have one width."""
     below, above = (f"{{kind: probabilistic, labels: {size}, channels: 1}}" for size in (lower, 6))
@@ -106,6 +106,7 @@ def test_verbs_and_categories_by_the_word_alone(lower: int, here: Path, invoke: 
     assert {other["labels"]["category"][i] for i in (0, 6)} == {"CNOUN"}
 
 
+@pytest.mark.slow
 def test_corrected_and_original_rows_are_told_side_by_side(here: Path, invoke: Invoke) -> None:
     """`data.extra`: the same sentences, of one of which a role was another."""
     lines = as_labels(LINES).splitlines()

@@ -79,7 +79,14 @@ OTHERS = [["PREP", "VERB", "CNOUN"], ["VERB", *["CNOUN"] * 4], ["CNOUN"], ["CNOU
 """They never do, or nothing keeps the rules."""
 
 
-@pytest.mark.parametrize("kinds", SOLVED + OTHERS, ids="-".join)
+LONG = (SOLVED[-1], OTHERS[1])
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [pytest.param(one, marks=pytest.mark.slow if one in LONG else ()) for one in SOLVED + OTHERS],
+    ids="-".join,
+)
 def test_the_best_of_all_that_keep_the_rules(kinds: list[str]) -> None:
     random = np.random.default_rng(seeded("whole sentences").randrange(2**32))
     solved = 0
@@ -119,7 +126,7 @@ def test_a_sentence_without_any_labels_has_none() -> None:
     assert find(["PNOUN", "VERB", *[""] * (LONGEST - 1)]) is None
 
 
-@pytest.mark.parametrize("split", ["train", "dev"])
+@pytest.mark.parametrize("split", [pytest.param("train", marks=pytest.mark.slow), "dev"])
 def test_the_corpus_keeps_the_rules(split: str) -> None:
     examples = [one for one in read_cogs(open_lines(real_data("cogs") / f"{split}.tsv"), split) if len(one.words) > 1]
     assert len(examples) >= 3000
