@@ -121,8 +121,8 @@ MUTATIONS = (
     ),
     Mutation(
         "data/vocabularies/words.py",
-        "if count >= section.min_count",
-        "if count > section.min_count",
+        "item[1] >= section.min_count",
+        "item[1] > section.min_count",
         "tests/data/test_words.py",
     ),
     Mutation(

@@ -5,18 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import random
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import COMMAND, Forks, Invoke, assert_near_text, environment, refused, sentences
+from support import Forks, Invoke, assert_near_text, refused, sentences
 
 from probtrans_cli.commands import bulk
 
@@ -209,65 +205,6 @@ def test_three_kills_change_nothing(place: list[str], invoke: Invoke, forks: For
     assert seen.items() <= blocks("runs-out").items()
     assert invoke(*place, *options, "--merge").out == whole
     assert not list(Path("runs-out/blocks").glob(".*.partial"))
-
-
-@pytest.mark.exhaustive
-def test_twenty_kills_of_64_shares(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGKILL at random moments of random ones of the processes, of which one in four has two workers."""
-    monkeypatch.chdir(tmp_path)
-    Path("a.txt").write_text(PLAIN * 900, "utf-8")
-    Path("b.conllu").write_text(sentences("train", 120), "utf-8")
-    command = [*COMMAND, "parse", str(trained / "runs/tiny"), "a.txt", "b.conllu"]
-    options = ["--output-dir", "out", "--block-size", "700"]
-    whole = run([*command, "--threads", "1"])
-    chance = random.Random(20)
-    todo = list(range(1, 65))
-    chance.shuffle(todo)
-    killed, seen = 0, {}
-    running: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
-    while todo or running:
-        while todo and len(running) < 2:
-            share = todo.pop()
-            workers = ["--workers", "2"] * (share % 4 == 0)
-            process = subprocess.Popen(
-                [*command, *options, "--shard", f"{share}/64", *workers],
-                env=environment(), stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-            dies = time.monotonic() + chance.uniform(1, 9) if killed + len(running) < 20 else float("inf")
-            running[share] = process, dies
-        time.sleep(0.05)
-        for share, (process, dies) in list(running.items()):
-            if process.poll() is None and time.monotonic() > dies:
-                victims = [process.pid, *children(process.pid)]
-                os.kill(chance.choice(victims), signal.SIGKILL)
-                killed += 1
-                running[share] = process, float("inf")
-            if process.poll() is not None:
-                del running[share]
-                if process.returncode:
-                    todo.insert(chance.randint(0, len(todo)), share)
-                now = blocks()
-                assert seen.items() <= now.items()  # a block with its marker is never done again
-                seen = now
-    assert killed == 20
-    assert run([*command, *options, "--merge"]) == whole
-    markers = list(Path("out/blocks").glob("*.done"))
-    assert len(markers) >= 64
-    assert sum(json.loads(marker.read_text())["sentences"] for marker in markers) == 4 * 900 + 120
-
-
-def run(command: Sequence[str]) -> bytes:
-    ran = subprocess.run(command, env=environment(), capture_output=True)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
-
-
-def children(process: int) -> list[int]:
-    """The workers of a process."""
-    if sys.platform != "linux":
-        return []
-    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [int(one) for one in found if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
 # --- what others have left in the folder ------------------------------------------------------------------------------

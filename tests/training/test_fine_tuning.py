@@ -127,7 +127,12 @@ def test_iterations_with_potentials_of_their_own_are_layers(bert: Any, says: Say
     assert not below
     assert [len(one) for one in iterations] == [3, 3]
     assert {id(one) for stage in iterations for one in stage} == {id(one) for one in network.encoder.parameters()}
-    assert train(own, "--init-from", "runs/first", "train.freeze=1", "optim.layer_decay=0.5", name="second") == 0
+    assert (
+        train(
+            own, "--init-from", "runs/first", "train.freeze=1", "optim.layer_decay=0.5", "optim.lr=0.01", name="second"
+        )
+        == 0
+    )
     for key, value in moves("second", "first"):
         still = key.startswith(("unary.", "encoder.")) and not key.startswith("encoder.later.")
         assert still != bool(value.any()), key

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from several_processes import Held, place, ranks
-from support import COMMAND, environment, seeded
+from support import COMMAND, environment
 from test_resume import assert_same, state
 
 pytestmark = pytest.mark.slow
@@ -89,23 +89,15 @@ def one_message(ended: Ended) -> str:
     return lines[0]
 
 
-@pytest.mark.exhaustive
-def test_twenty_kills(folder: Path) -> None:
-    """Each is named within half a minute, and the run goes on."""
-    choose = seeded("kills of ranks")
-    steps = [0]
-    for number in range(20):
-        victim = choose.randrange(4)
-        more = ["--resume"] if number else []
-        job = several(folder, "killed", 4, *more)
-        job.after(lines=steps[-1] + choose.randrange(11, 40))
-        os.kill(job.rank(victim), signal.SIGKILL)
-        ended = job.end()
-        assert ended.seconds < SOON
-        assert ended.code == 8
-        assert f"rank {victim} of 4 (process " in one_message(ended)
-        steps.append(int(state(job.run)["step"]))
-        assert steps[-1] > steps[-2], "it goes on from its last checkpoint"
+def test_a_process_that_is_killed_is_named(folder: Path) -> None:
+    job = several(folder, "killed", 2)
+    job.after(lines=25)
+    os.kill(job.rank(1), signal.SIGKILL)
+    ended = job.end()
+    assert ended.seconds < SOON
+    assert ended.code == 8
+    assert "rank 1 of 2 (process " in one_message(ended)
+    assert int(state(job.run)["step"]) >= 10  # restarts of torchrun, below, go on from there
 
 
 def test_a_signal_to_the_launcher_saves_once(folder: Path) -> None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support import Ended, Forks, workplace
+from support import Ended, Forks, Invoke, refused, workplace
 
 from probtrans_cli import checkpoint
 from probtrans_cli.folders import lock
@@ -100,28 +100,29 @@ def test_of_two_trainings_at_once_one_goes_on(servers: list[Forks], places: list
         assert_whole(run, winner + 5)
 
 
-def test_nothing_is_done_to_a_live_run(servers: list[Forks], places: list[Path]) -> None:
+def test_nothing_is_done_to_a_live_run(
+    forks: Forks, places: list[Path], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = places[0].parent / "runs/live"
-    process = servers[0].start(["train", "tiny.yaml", *ENDLESS, "--run", str(run)], places[0])
+    process = forks.start(["train", "tiny.yaml", *ENDLESS, "--run", str(run)], places[0])
     until(lambda: len(updates(run)) >= 3)
+    monkeypatch.chdir(places[1])
     for option in ("--resume", "--overwrite"):
-        ended = servers[1].run(["train", "tiny.yaml", *ENDLESS, "--run", str(run), option], places[1])
-        assert ended.code == 2, ended.stderr
-        assert f"in use by process {process} on" in ended.stderr
-    assert stopped(servers[0], process, places[0], run).code == 75
+        refused(invoke("train", "tiny.yaml", *ENDLESS, "--run", str(run), option), 2, f"in use by process {process} on")
+    assert stopped(forks, process, places[0], run).code == 75
     assert_whole(run, 3)
 
 
-def test_a_killed_training_keeps_nobody_out(servers: list[Forks], places: list[Path]) -> None:
+def test_a_killed_training_keeps_nobody_out(forks: Forks, places: list[Path]) -> None:
     run = places[0].parent / "runs/killed"
     arguments = ["train", "tiny.yaml", *ENDLESS, "--run", str(run)]
-    process = servers[0].start(arguments, places[0])
+    process = forks.start(arguments, places[0])
     until(lambda: len(updates(run)) >= 3)
     os.kill(process, signal.SIGKILL)
-    assert servers[0].wait(places[0]).code == -signal.SIGKILL
+    assert forks.wait(places[0]).code == -signal.SIGKILL
     assert lock.inside(run).exists()
-    process = servers[1].start([*arguments, "--resume"], places[1])
-    assert stopped(servers[1], process, places[1], run).code == 75
+    process = forks.start([*arguments, "--resume"], places[0])
+    assert stopped(forks, process, places[0], run).code == 75
     assert_whole(run, 3)
 
 

@@ -199,7 +199,11 @@ def test_a_kill_between_the_links_of_a_better_checkpoint(folder: Path, whole: Wh
     assert_same(run, unbroken)
 
 
-STOPS = [(signal.SIGTERM, 75), pytest.param(signal.SIGUSR1, 75, marks=pytest.mark.slow), (signal.SIGINT, 130)]
+STOPS = [
+    (signal.SIGTERM, 75),
+    pytest.param(signal.SIGUSR1, 75, marks=pytest.mark.slow),
+    pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("number", "code"), STOPS, ids=lambda value: getattr(value, "name", None))
@@ -331,10 +335,13 @@ def folders_for_links_alone(checkpoints: Path) -> None:
         shutil.rmtree(path)
 
 
-LOSSES = (no_links, dangling_last, half_a_newest, folders_for_links, folders_for_links_alone)
+LOSSES = (half_a_newest, folders_for_links, no_links, dangling_last, folders_for_links_alone)
 
 
-@pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
+SLOWER = [pytest.param(lose, marks=pytest.mark.slow) for lose in LOSSES[2:]]
+
+
+@pytest.mark.parametrize("lose", [*LOSSES[:2], *SLOWER], ids=lambda lose: lose.__name__)
 def test_resuming_a_copy_that_lost_its_links(
     lose: Callable[[Path], None], forks: Forks, folder: Path, whole: Whole, stopped_early: Path
 ) -> None:
@@ -369,6 +376,7 @@ def test_resuming_where_no_checkpoint_is_complete_is_refused(forks: Forks, folde
     assert sorted((run / "checkpoints").glob("step-*/**/*")) == before
 
 
+@pytest.mark.slow
 def test_a_run_whose_checkpoints_are_all_gone_is_not_begun_again_in_silence(
     forks: Forks, folder: Path, whole: Whole
 ) -> None:
