@@ -94,5 +94,5 @@ def test_a_hundredth_of_the_attack(tmp_path: Path) -> None:
     groups = {line.split()[0] for line in done.stdout.splitlines()[1:-1]}
     assert groups == {
         "recipe", "override", "arguments", "corpus", "evaluated", "parsed", "scored", "extracted", "pieces", "tabled",
-        "continued", "converted", "prepared", "folder", "checkpoint", "special", "linked", "all",
+        "continued", "converted", "prepared", "folder", "checkpoint", "all",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""An attack on the command line: mutated inputs, altered checkpoints, links and pipes; `python -m tests.hostile`.
+"""An attack on the command line: mutated inputs, altered runs and checkpoints; `python -m tests.hostile`.
 
 words.py        words that try to be more than words
 mutations.py    a file with something wrong in it: bytes, lines, columns, JSON, safetensors
@@ -6,7 +6,7 @@ process.py      a warmed process that forks a child for each command, and watche
 place.py        where one input is tried: its files, its commands, and what is judged of them
 material.py     corpora, trained models and folders, made once at the start
 inputs.py       mutated files and arguments through every verb
-folders.py      altered runs, prepared corpora, checkpoints; links, pipes and devices in folders of strangers
+folders.py      altered runs, prepared corpora, checkpoints, folders of Hugging Face's
 attack.py       all inputs of all groups, in a few processes at once; the table, and how a fault is repeated
 """
 
