@@ -27,7 +27,7 @@ if "PROBTRANS_SHAPES" in os.environ:  # set by tests/models/test_shapes.py: chec
         import probtrans_cli.trees.decode  # noqa: F401
 
 # A busy or slow machine is no fault: by itself hypothesis fails a case of more than 200 ms.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("patient", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 

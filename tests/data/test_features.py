@@ -319,6 +319,7 @@ def test_a_language_model_starts_at_the_frequencies_of_its_words_where_that_is_w
     torch.testing.assert_close(made.words.bias.detach(), frequencies.log() if expected else before)
 
 
+@pytest.mark.slow
 def test_a_tied_language_model_learns() -> None:
     words = build_vocabulary(WordVocabulary(), SENTENCES)
     task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", output="tied"), words, {})

@@ -33,7 +33,7 @@ def formula(mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("deviation", "bound", "of_formula"), [(1.0, 0.006, 0.013), (2.0, 0.02, 0.075)])
-@pytest.mark.parametrize("classes", [2, 5, 17])
+@pytest.mark.parametrize("classes", [2, 5, pytest.param(17, marks=pytest.mark.slow)])
 def test_probabilities_beside_many_draws(classes: int, deviation: float, bound: float, of_formula: float) -> None:
     """Total variation to the truth, within what the docstring states of both ways."""
     mean, variance = gaussian_scores(60, classes, deviation)

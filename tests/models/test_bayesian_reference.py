@@ -284,7 +284,10 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("case", TABLE, ids=str)
+CASES = [pytest.param(case, marks=pytest.mark.slow if case[0] == 2 else ()) for case in TABLE]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_blocks_beside_monte_carlo(case: tuple[int, float, float]) -> None:
     count, noise, spread = case
     x, blocks = reference_input(), [reference_block(number, noise) for number in range(count)]

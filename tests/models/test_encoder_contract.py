@@ -72,7 +72,16 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 CASES = [(kind, name) for kind in models.ENCODERS for name in OPTIONS.get(kind, {"plain": {}})]
-ROWS = pytest.mark.parametrize(("kind", "name"), CASES, ids=lambda value: value.replace(" ", "-"))
+SLOW = {  # what they have, other rows have, too
+    "probabilistic": {"globals", "phrases", "symmetric", "tree"},
+    "transformer": {"none"},
+    "stacked": {"globals", "rooted tree", "probabilities", "spherical", "head bias below"},
+}
+ROWS = pytest.mark.parametrize(
+    ("kind", "name"),
+    [pytest.param(kind, name, marks=pytest.mark.slow if name in SLOW.get(kind, ()) else ()) for kind, name in CASES],
+    ids=lambda value: value.replace(" ", "-"),
+)
 NEAR: dict[str, Any] = {"rtol": 0.0, "atol": 1e-9}
 
 
