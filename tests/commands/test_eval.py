@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
-from support import Invoke, Ran, Stdin, refused, shell
+from support import Invoke, Ran, Stdin, refused
 
 SENTENCE = "the old farmers near the river feed three hungry goats ."
 
@@ -116,33 +113,6 @@ def test_an_export_parses_and_scores_like_the_run(copied: Path, invoke: Invoke) 
 
 
 # --- pipelines --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_pipeline_of_compressed_text(here: Path) -> None:
-    lines = ["the old farmers feed the goats", "", "goats sleep"]
-    (here / "wiki.txt.gz").write_bytes(gzip.compress("\n".join([*lines, ""]).encode()))
-    done = shell("zcat wiki.txt.gz | probtrans parse runs/tiny -f conllu | gzip > wiki.conllu.gz", here)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    blocks = gzip.decompress((here / "wiki.conllu.gz").read_bytes()).decode().split("\n\n")
-    words = [line.split("\t")[1] for block in blocks for line in block.splitlines() if line and line[0] != "#"]
-    assert words == " ".join(lines).split()
-
-
-def test_a_sentence_from_stdin(here: Path, invoke: Invoke, stdin: Stdin) -> None:
-    stdin(f"{SENTENCE}\n".encode())
-    ran = invoke("parse", "runs/tiny", "-f", "tree")
-    assert ran.code == 0, ran.err
-    assert all(word in ran.out for word in SENTENCE.split())
-
-
-@pytest.mark.slow
-def test_pipeline_of_seeds(fresh: Path) -> None:
-    take = f"'{sys.executable}' -c 'import json, sys; print(json.load(sys.stdin)[\"mean\"][\"perplexity\"])'"
-    done = shell(f"probtrans train tiny.yaml train.epochs=1 --seeds 0,1 --json | {take}", fresh)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) > 1
 
 
 def test_a_printed_recipe_is_a_recipe(fresh: Path, invoke: Invoke) -> None:

@@ -149,15 +149,6 @@ def test_the_diagram(there: Path, invoke: Invoke) -> None:
     assert "href" not in picture
 
 
-def test_a_replaced_run_takes_its_diagram_with_it(taggers: Path, tmp_path: Path, invoke: Invoke) -> None:
-    """What --overwrite may remove: it is ours."""
-    from probtrans_cli.training import run_folder
-
-    shutil.copytree(taggers / "runs/two", tmp_path / "two", symlinks=True)
-    (tmp_path / "two/checkpoints/reliability.svg").write_text("<svg/>", encoding="utf-8")
-    assert not list(run_folder._foreign(tmp_path / "two", begun=True))
-
-
 def test_another_text_is_told_by_its_doubt(there: Path, invoke: Invoke) -> None:
     (there / "other.txt").write_text(OOD, encoding="utf-8")
     found = scores(invoke("eval", "runs/one", "--ood", "other.txt", "--json"))

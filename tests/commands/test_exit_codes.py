@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import torch
 import typer
-from support import ROOT, Forks, Invoke, Ran, environment, refused, sentences, skip_if_ignored
+from support import ROOT, Invoke, Ran, environment, refused
 
 from probtrans_cli import __version__, checkpoint
 from probtrans_cli.cli.application import PANELS, app, application
@@ -220,36 +217,3 @@ def test_ctrl_c_outside_training_exits_130(here: Path, invoke: Invoke, monkeypat
 
     monkeypatch.setattr("probtrans_cli.trained.model.Model.load", interrupt)
     refused(invoke("parse", "runs/tiny", "dev.conllu"), 130)
-
-
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [
-        (signal.SIGTERM, 75),
-        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
-        pytest.param(signal.SIGHUP, 75, marks=pytest.mark.slow),
-        pytest.param(signal.SIGQUIT, 75, marks=pytest.mark.slow),
-    ],
-)
-def test_stopping_the_command_itself(number: int, code: int, fresh: Path, forks: Forks) -> None:
-    skip_if_ignored(number)
-    process = forks.start(["train", "tiny.yaml", "train.epochs=10000", "--json"], fresh, streams={})
-    deadline = time.monotonic() + 300
-    while not (fresh / "runs/tiny/checkpoints/last").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.kill(process, number)
-    ended = forks.wait(fresh)
-    assert (ended.code, ended.stdout) == (code, ""), ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert "probtrans train runs/tiny --resume" in ended.stderr
-
-
-def test_no_reader_exits_141_without_a_word(copied: Path, forks: Forks) -> None:
-    (copied / "long.conllu").write_text(sentences("train", 400), encoding="utf-8")
-    os.mkfifo(copied / "out")
-    forks.start(["parse", "runs/tiny", "long.conllu"], copied, streams={"stdout": "out"})
-    with (copied / "out").open("rb", buffering=0) as stdout:
-        assert stdout.read(9)
-    ended = forks.wait(copied)
-    assert (ended.code, ended.stderr) == (141, "")

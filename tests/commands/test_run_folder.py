@@ -104,7 +104,8 @@ def test_whatever_a_run_and_its_commands_write_may_be_overwritten(copied: Path, 
     for split in ("dev", "test"):
         assert invoke("eval", "runs/tiny", "--split", split).code == 0
     assert invoke("eval", "runs/tiny", "--split", "dev", "--choose").code == 0
-    for left in (".recipe.yaml.partial", ".exit.json.partial", "trees/.index.html.partial", ".probtrans.lock"):
+    hidden = (".recipe.yaml.partial", ".exit.json.partial", "trees/.index.html.partial", ".probtrans.lock")
+    for left in (*hidden, "checkpoints/reliability.svg"):
         (run / left).write_text("")
     for left in (".best.partial", ".step-000004.partial", ".step-000004-01ab34cd.partial", ".step-000099.replaced"):
         (run / "checkpoints" / left).mkdir()

@@ -10,11 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_starts import FOLDER, MLM, SIZES, TAGGING, Says, loaded, train
-from support import interrupted
 from torch import Tensor, nn
 
 import probtrans_cli
-from probtrans_cli.__main__ import run
 from probtrans_cli.models.bayesian.weights import file_name
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.schema import Optim
@@ -173,19 +171,6 @@ def test_embeddings_of_a_probabilistic_model_are_frozen(bert: Any) -> None:
     for key, value in loaded().network.state_dict().items():
         if not key.startswith("output."):
             assert torch.equal(value, first[key]) == key.startswith(("unary.", "features.")), key
-
-
-def test_a_frozen_training_is_resumed_to_the_bit(bert: Any) -> None:
-    long = ["train.steps=6", "save.every_steps=2", "save.keep=99", "optim.lr=0.01"]
-    chosen = ["train.freeze=1", "optim.layer_decay=0.7", "optim.ema=0.9"]
-    for name in ("whole", "broken"):
-        assert train(*START, *long, *chosen, name=name) == 0
-    interrupted(Path("runs/broken"))
-    assert run(["train", "runs/broken", "--resume"]) == 0
-    files = sorted(path.relative_to("runs/whole") for path in Path("runs/whole").rglob("last/**/*.safetensors"))
-    assert len(files) == 4
-    for file in files:
-        assert Path("runs/whole", file).read_bytes() == Path("runs/broken", file).read_bytes(), file
 
 
 def test_what_cannot_be_frozen_is_refused(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:

@@ -199,11 +199,8 @@ def test_a_kill_between_the_links_of_a_better_checkpoint(folder: Path, whole: Wh
     assert_same(run, unbroken)
 
 
-STOPS = [
-    (signal.SIGTERM, 75),
-    pytest.param(signal.SIGUSR1, 75, marks=pytest.mark.slow),
-    pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
-]
+MORE = ((signal.SIGUSR1, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75), (signal.SIGQUIT, 75))
+STOPS = [(signal.SIGTERM, 75), *(pytest.param(*stop, marks=pytest.mark.slow) for stop in MORE)]
 
 
 @pytest.mark.parametrize(("number", "code"), STOPS, ids=lambda value: getattr(value, "name", None))

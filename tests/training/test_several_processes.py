@@ -140,17 +140,6 @@ def test_torchrun_over_a_hundred_updates(number: int, name: str, folder: Path) -
 
 
 @pytest.mark.exhaustive
-def test_several_processes_over_a_hundred_updates(folder: Path) -> None:
-    runs = place(folder / "long")
-    with quietly_in(runs):
-        train_all([job(1, name, 100) for name in EVERY])
-        for number in (2, 4):
-            finish(start(runs, number, [job(number, name, 100) for name in EVERY]))
-            for name in EVERY:
-                compare_losses(runs / f"runs/1-{name}", runs / f"runs/{number}-{name}", 100)
-
-
-@pytest.mark.exhaustive
 def test_what_four_processes_have_begun_goes_on_in_four_or_in_one(folder: Path) -> None:
     """To the bit in four; but for rounding in one."""
     runs = place(folder / "four")

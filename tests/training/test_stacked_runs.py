@@ -124,16 +124,6 @@ def test_another_lower_encoder_is_refused_by_its_keys(bert: Any, says: Says) -> 
 # --- learning, resuming and reading -----------------------------------------------------------------------------------
 
 
-@pytest.mark.exhaustive
-def test_a_tiny_corpus_is_learned_by_heart(bert: Any) -> None:
-    """Twelve sentences, by both encoders together."""
-    still = ["model.dropout=0.0", "model.upper.dropout=0.0", "model.lower.dropout=0.0"]
-    few = [*still, "model.upper.labels=32", "data={train: dev.conllu, dev: dev.conllu, test: null}"]
-    assert train(STACK, TAGGING, *few, "train.epochs=40", "optim={kind: adamw, lr: 0.01}") == 0
-    scores = json.loads(Path("runs/run/checkpoints/best/eval.json").read_text("utf-8"))
-    assert scores["dev"]["accuracy"] > 0.95  # by processor 0.969 to 1
-
-
 def test_a_training_is_resumed_to_the_bit(bert: Any) -> None:
     for name in ("whole", "broken"):
         assert train(STACK, TAGGING, *LONG, "train.freeze=2", "optim.ema=0.9", name=name) == 0
