@@ -13,7 +13,8 @@ __all__ = ["__version__", "load"]
 
 
 def load(checkpoint: str, *, threads: int | None = None) -> Model:
-    """The trained model of a run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.
+    """The trained model of a run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint, an
+    exported folder, or the name of an installed one.
 
     Raises:
         CheckpointError: there is none, it is damaged, or it was written by another version of the format.

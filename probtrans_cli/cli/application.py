@@ -93,7 +93,8 @@ CheckpointArgument = Annotated[
     str,
     Argument(
         metavar="CKPT",
-        help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.",
+        help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint, an exported folder or an "
+        "installed model.",
         **NAME,
     ),
 ]
@@ -691,6 +692,17 @@ def export(
     arcs: Annotated[
         bool, Option("--arcs", help="With --format pt2 or onnx: also the probabilities of arcs, as a further output.")
     ] = False,
+    name: Annotated[
+        str | None, Option("--name", help="With --format wheel: the package's name; default: the recipe's.")
+    ] = None,
+    package_version: Annotated[
+        str | None,
+        Option("--package-version", metavar="N.N", help="With --format wheel: its version; default: 1.0.0."),
+    ] = None,
+    licence: Annotated[
+        str | None,
+        Option("--licence", metavar="SPDX", help="With --format wheel: the model's licence, such as cc-by-sa-4.0."),
+    ] = None,
     prune: Annotated[
         float | None,
         Option(
@@ -704,7 +716,8 @@ def export(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a model as a folder of its own: one that parse and eval accept, or one that runs without probtrans."""
+    """Write a model as a folder of its own: one that parse and eval accept, one that runs without probtrans, or a
+    package to hand on."""
     from probtrans_cli.commands import export as verb  # noqa: PLC0415
 
     request = verb.ExportRequest(**_given(locals()))

@@ -37,7 +37,7 @@ from probtrans_cli.errors import (
     UsageError,
 )
 from probtrans_cli.folders import lock, regular
-from probtrans_cli.folders.checkpoints import locate
+from probtrans_cli.folders.checkpoints import is_installed, locate
 from probtrans_cli.recipe.data import Data, Select
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.recipe.weights import way_of
@@ -127,6 +127,9 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
         if not request.choose:
             return _evaluate(request, ranks)
         folder = locate(request.checkpoint)
+        if is_installed(folder):
+            hint = f"export it into a folder first: probtrans export {request.checkpoint} OUT"
+            raise UsageError(f"--choose is stored in the model, and {request.checkpoint} is installed", hint=hint)
         refuse_link(folder)
         located = replace(request, checkpoint=str(folder))
         if not ranks.first:
@@ -383,7 +386,7 @@ def _unmet(
 
 def store_scores(model: Model, title: str, result: dict[str, Any]) -> None:
     """Leave the scores of a split beside the checkpoint, with the diagram of `--uncertainty`."""
-    if model.folder is None or not os.access(model.folder.parent, os.W_OK):
+    if model.folder is None or is_installed(model.folder) or not os.access(model.folder.parent, os.W_OK):
         return
     in_run = model.folder.parent.name == "checkpoints"
     beside = model.folder.parent if in_run else model.folder

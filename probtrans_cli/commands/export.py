@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,12 @@ class ExportRequest:
     """Write tensors that layers share once for each layer."""
     arcs: bool = False
     """With the probabilities of arcs, in a format that leaves the choice."""
+    name: str | None = None
+    """Of the package, in a format that makes one; None: the recipe's."""
+    package_version: str | None = None
+    """Of the package; None: 1.0.0."""
+    licence: str | None = None
+    """Of the model, as an SPDX identifier."""
     prune: float | None = None
     """Share of the uncertain weights that is set to zero, those with the smallest mean in standard deviations."""
 
@@ -50,6 +57,9 @@ def export(request: ExportRequest) -> dict[str, Any]:
     options = {
         "--expand-shared": (request.expand_shared, "expands_shared"),
         "--arcs": (request.arcs, "has_arcs"),
+        "--name": (request.name is not None, "is_package"),
+        "--package-version": (request.package_version is not None, "is_package"),
+        "--licence": (request.licence is not None, "is_package"),
         "--dtype int8": (request.dtype == "int8", "has_int8"),
     }
     for option, (used, ability) in options.items():
@@ -65,7 +75,10 @@ def export(request: ExportRequest) -> dict[str, Any]:
         about = {"weights": "posterior means", "pruned": prune(model, request.prune)}
         about["largest_difference"] = float((representations(model) - before).abs().max())
     dev = None if request.dtype == "float32" else _dev(model, request)
-    return form.write(model, out, ExportOptions(request.dtype, request.expand_shared, request.arcs, dev, about))
+    version = request.package_version or ExportOptions.package_version
+    package = {"name": request.name, "package_version": version, "licence": request.licence}
+    shape = (request.dtype, request.expand_shared, request.arcs)
+    return form.write(model, out, ExportOptions(*shape, **package, dev=dev, about=about))
 
 
 def _dev(model: Model, request: ExportRequest) -> Split | None:
@@ -86,4 +99,5 @@ def exported(request: ExportRequest, report: dict[str, Any]) -> str:
         "" if score is None else f"; {score['metric']} on dev {score['dev']:.4g}, written {score['dev_exported']:.4g}"
     )
     pruned = f"; {report['pruned']:,} weights are zero, and all are certain" if "pruned" in report else ""
-    return console.wrapped(f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}{changed}{pruned}")
+    text = console.wrapped(f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}{changed}{pruned}")
+    return text.rstrip("\n") + (f"\npip install {shlex.quote(report['wheel'])}" if "wheel" in report else "")

@@ -17,6 +17,7 @@ from probtrans_cli.commands.fetch import fetch_missing
 from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes, refuse_several
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system
+from probtrans_cli.folders.checkpoints import installed
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, get_ready, load_recipe
@@ -164,7 +165,8 @@ def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -
     # What is not there is missed before corpora are prepared, which takes no torch.
     if (name := recipe.model.init_from) is not None and (request.dry_run or not request.resume):
         folder = find_folder(name)
-        if not folder.exists() and not Path(str(folder).rpartition("@")[0] or folder).exists():
+        there = folder.exists() or Path(str(folder).rpartition("@")[0] or folder).exists()
+        if not there and installed(name) is None:
             hint = "give a run folder such as runs/NAME, a checkpoint, or a folder with a BERT model of transformers'"
             raise CheckpointError(f"model.init_from: there is no {name}", hint=hint)
     if recipe.runtime.device == "cuda":

@@ -32,6 +32,8 @@ class ExportFormat:
     """It can have the probabilities of arcs."""
     has_int8: bool = False
     """Its products can be those of 8-bit integers."""
+    is_package: bool = False
+    """It has a name, a version and a licence."""
 
     def write(self, model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         """Write the model and return the report, which is also the folder's EXPORT.json."""
@@ -49,6 +51,11 @@ class ExportOptions:
     """Write tensors that layers share once for each layer."""
     arcs: bool = False
     """With the probabilities of arcs, in a format that leaves the choice."""
+    name: str | None = None
+    """Of the package; None = the recipe's."""
+    package_version: str = "1.0.0"
+    licence: str | None = None
+    """Of the model, as an SPDX identifier; None = it is not stated."""
     dev: Split | None = None
     """Sentences to score before and after a change of precision; None = there are none."""
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -57,6 +64,7 @@ class ExportOptions:
 
 _ROWS = (
     ExportFormat("safetensors", "for parse and eval"),
+    ExportFormat("wheel", "for pip and model hubs: a package whose name is a CKPT, with a card", is_package=True),
     ExportFormat("hf", "for Hugging Face's transformers", expands_shared=True),
     ExportFormat("pt2", "a graph that torch runs without this package", has_arcs=True),
     ExportFormat("onnx", "a graph for onnxruntime", has_arcs=True, has_int8=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,22 @@ from probtrans_cli.trained.card import texts_of
 from probtrans_cli.trained.model import Model
 
 
-def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
+def write(
+    model: Model,
+    out: Path,
+    options: ExportOptions,
+    more: Mapping[str, str] | None = None,
+    *,
+    format: str = "safetensors",
+) -> dict[str, Any]:
     """Write the folder; ``largest_difference`` is that of the word representations of random sentences.
+
+    Args:
+        model: the model.
+        out: the folder.
+        options: how it is written.
+        more: further texts by the names of their files, or others in the place of its own.
+        format: the name in the report.
 
     Raises:
         UsageError: the folder cannot be written.
@@ -31,10 +46,10 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     before = representations(model)
     model.network.load_state_dict({key: value.float() for key, value in weights.items()})
     difference = float((representations(model) - before).abs().max())
-    report = source_of(model, "safetensors", options.dtype) | {"largest_difference": difference}
+    report = source_of(model, format, options.dtype) | {"largest_difference": difference}
     report |= {**score, **options.about}
     report["bytes"] = sum(value.numel() * value.element_size() for value in weights.values())
-    texts = texts_of(model, scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}
+    texts = texts_of(model, scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n", **(more or {})}
     try:
         checkpoint.write(out.absolute(), texts, {"model.safetensors": weights}, replace=False)
     except CheckpointError as error:

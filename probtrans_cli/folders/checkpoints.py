@@ -25,6 +25,8 @@ from probtrans_cli.text import from_json
 SUMS = "SHA256SUMS"
 STATE = "training/state.json"
 LINKS = ("best", "last")
+GROUP, PACKAGES = "probtrans.models", "probtrans_models"
+"""The entry points of models that are installed as packages, and the folder that holds their folders."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
@@ -73,7 +75,8 @@ def strangers(folder: Path) -> list[Path]:
 
 
 def locate(name: str, *, training: bool = False) -> Path:
-    """Return the checkpoint folder that a CKPT argument names: a run (its best), RUN@last, RUN@2000, or a folder.
+    """Return the checkpoint folder that a CKPT argument names: a run (its best), RUN@last, RUN@2000, a folder, or,
+    where there is no folder of this name, an installed model.
 
     Args:
         name: the argument.
@@ -92,9 +95,12 @@ def locate(name: str, *, training: bool = False) -> Path:
             return stands_for(path) if in_run else path
         base, which = name, "best"
     if not _is_folder(Path(base or name)):
+        if (package := installed(name)) is not None:
+            return package
+        there = ", ".join(sorted(_installed()))
         raise CheckpointError(
             f"{base or name}: no such run or checkpoint folder",
-            hint="give a run folder such as runs/NAME, or train one first",
+            hint=f"give a run folder such as runs/NAME, or train one first{there and f'; installed are: {there}'}",
         )
     checkpoints = Path(base) / "checkpoints"
     if not any_in(checkpoints):
@@ -109,6 +115,34 @@ def locate(name: str, *, training: bool = False) -> Path:
     if re.fullmatch(r"[0-9]{1,18}", which) and int(which) in there:
         return _absolute(there[int(which)])
     raise CheckpointError(f"{base}: no checkpoint {which!r}", hint=f"there are: {_names_of(checkpoints)}")
+
+
+def normalised(name: str) -> str:
+    """Return the name of a package as all of its spellings have it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def installed(name: str) -> Path | None:
+    """Return the folder of a model that is installed as a package; None: there is none of this name."""
+    return _installed().get(normalised(name)) if re.fullmatch(r"[A-Za-z0-9._-]+", name) else None
+
+
+def is_installed(folder: Path) -> bool:
+    """Return True for the folder of an installed model, which belongs to the package manager."""
+    return folder.parent.name == PACKAGES
+
+
+def _installed() -> dict[str, Path]:
+    # Nothing of the packages is imported: the entry point only says which folder it is.
+    from importlib.metadata import entry_points  # noqa: PLC0415  (takes time, and most names are folders)
+
+    folders = {}
+    for entry in entry_points(group=GROUP):
+        if entry.dist is not None and re.fullmatch(rf"{PACKAGES}\.[a-z0-9_]+", entry.value):
+            folder = Path(str(entry.dist.locate_file(entry.value.replace(".", "/"))))
+            if _is_folder(folder):
+                folders.setdefault(normalised(entry.name), folder)
+    return folders
 
 
 def last(checkpoints: Path, *, training: bool = False) -> Path:

@@ -15,7 +15,8 @@ from probtrans_cli.data.files import find, find_all
 from probtrans_cli.errors import UsageError
 from probtrans_cli.folders.places import expand_home, places, with_home
 
-NO_PATHS = {"names", "overrides", "require", "channel", "weights", "shard", "seeds", "comments"}
+NO_PATHS = {"overrides", "require", "channel", "weights", "shard", "seeds", "comments"}
+NO_PATHS |= {"licence", "name", "names", "package_version"}
 """Arguments and options whose values are text, but name neither a file nor a folder."""
 
 
