@@ -87,20 +87,15 @@ def text_to_coordinations(text: str) -> ByCoordinator:
 # --- rows to coordinations ------------------------------------------------------------------------------------------
 
 
-def rows_to_coordinations(rows: Iterable[Sequence[int]], *, close_at_end: bool = True) -> ByCoordinator:
-    """Return the coordinations of a grid of labels.
-
-    Args:
-        rows: a label for every word; see :data:`LABELS`.
-        close_at_end: whether a coordination that reaches the last word counts, which it does not in OpenIE6.
-    """
+def rows_to_coordinations(rows: Iterable[Sequence[int]]) -> ByCoordinator:
+    """Return the coordinations of a grid of labels; ``rows``: a label for every word, see :data:`LABELS`."""
     coordinations: ByCoordinator = {}
     for level, row in enumerate(rows):
         cc: int | None = None  # of the coordination that has begun
         conjuncts: list[Span] = []
         separators: list[int] = []
         has_begun, start = False, -1  # start: of the open conjunct; -1: there is none
-        for i, label in enumerate([*row, NONE] if close_at_end else row):
+        for i, label in enumerate([*row, NONE]):
             if label != CP and start >= 0:
                 if has_begun:
                     conjuncts.append((start, i))

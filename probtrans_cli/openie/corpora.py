@@ -88,10 +88,11 @@ def read_file(lines: Iterable[str], name: str, data: Data) -> Iterator[FileSente
     if fields[0] == _FIRST_COLUMN or (len(fields) == _COLUMNS and fields[0].isdecimal() and fields[-1] in _LABELS):
         return _supervised_oie(lines, name)
     if any(column.startswith("Relation(") for column in fields):
-        return _grouped(lines, name, -1, _openie4)
+        return _grouped(_of_columns(lines, name, -1, _openie4))
     if fields[1].startswith(("('", '("')):
-        return _grouped(lines, name, 0, _lsoie)
-    return _texts(lines, name)
+        return _grouped(_of_columns(lines, name, 0, _lsoie))
+    texts = ((sentence, text, where) for sentence, text, where in read_gold(lines, name) if text is not None)
+    return _grouped((words_of(sentence), where, _tuple_of_text(text, words_of)) for sentence, text, where in texts)
 
 
 def places_of(sentence: FileSentence, names: Sequence[str], rows: int | None) -> list[Extraction | None]:
@@ -164,14 +165,11 @@ def _label_rows(lines: Iterable[str], name: str, data: Data) -> Iterator[FileSen
 # --- tuples whose words are to be looked for --------------------------------------------------------------------------
 
 
-def _texts(lines: Iterable[str], name: str) -> Iterator[FileSentence]:
-    """Yield the sentences of lines of CaRB or AllenNLP; sentences with the same words are one."""
+def _grouped(tuples: Iterable[tuple[list[str], str, FileTuple]]) -> Iterator[FileSentence]:
+    """Yield the sentences of tuples, each with its words and place; sentences with the same words are one."""
     sentences: dict[tuple[str, ...], FileSentence] = {}
-    for sentence, text, where in read_gold(lines, name):
-        if text is not None:
-            words = words_of(sentence)
-            known = sentences.setdefault(tuple(words), FileSentence(words, where))
-            known.tuples.append(_tuple_of_text(text, words_of))
+    for words, where, file_tuple in tuples:
+        sentences.setdefault(tuple(words), FileSentence(words, where)).tuples.append(file_tuple)
     yield from sentences.values()
 
 
@@ -239,29 +237,19 @@ def _place_of_entry(entry: Mapping[str, Any], length: int, where: str) -> Extrac
 # --- lines that say where the words of a tuple stand ------------------------------------------------------------------
 
 
-def _grouped(
+def _of_columns(
     lines: Iterable[str],
     name: str,
     column: int,
     parse: Callable[[Sequence[str], Sequence[str], str], FileTuple],
-) -> Iterator[FileSentence]:
-    """Yield the sentences of a file that has a line for each tuple, in the order of their first lines; sentences with
-    the same words are one.
-
-    Args:
-        lines: of the file.
-        name: how messages call it.
-        column: of the sentence.
-        parse: makes a tuple of the columns of a line, the words of its sentence, and where it stands.
-    """
-    sentences: dict[tuple[str, ...], FileSentence] = {}
+) -> Iterator[tuple[list[str], str, FileTuple]]:
+    """Yield the tuple of each line, which has its sentence in a column; ``parse`` makes it of the columns, the words of
+    the sentence, and the place of the line."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             fields, where = line.removesuffix("\r").rstrip("\t").split("\t"), f"{name}:{number}"
             words = words_of(fields[column])
-            sentence = sentences.setdefault(tuple(words), FileSentence(words, where))
-            sentence.tuples.append(parse(fields, words, where))
-    yield from sentences.values()
+            yield words, where, parse(fields, words, where)
 
 
 class _Part(NamedTuple):

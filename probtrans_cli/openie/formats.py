@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from probtrans_cli.openie.writing import allennlp_line, carb_line
 from probtrans_cli.trained.formats import DisplayOptions
 from probtrans_cli.trained.parses import Analysis
 
-
-def write_carb(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
-    """Write ``sentence TAB confidence TAB relation TAB arg1 TAB arg2``."""
-    del options
-    return ("".join(f"{carb_line(*texts)}\n" for texts in _tuples(analysis)) for analysis in analyses)
+Write = Callable[[Iterator[Analysis], DisplayOptions], Iterator[str]]
 
 
-def write_tuples(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
-    """Write ``sentence TAB <arg1> A </arg1> <rel> R </rel> <arg2> B </arg2> TAB confidence``, as AllenNLP does."""
-    del options
-    return ("".join(f"{allennlp_line(*texts)}\n" for texts in _tuples(analysis)) for analysis in analyses)
+def _lines_of_tuples(line: Callable[[str, Sequence[str], float], str]) -> Write:
+    def write(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
+        del options
+        for analysis in analyses:
+            assert analysis.prediction is not None, "models without tuples are refused"
+            sentence, text = " ".join(analysis.words), ""
+            for record in analysis.prediction["tuples"]:
+                # There is no arg2 where it is empty, as CaRB's reader drops it there.
+                parts = [record["rel"], record["arg1"], *filter(None, [record["arg2"]])]
+                text += f"{line(sentence, parts, record['confidence'])}\n"
+            yield text
+
+    return write
 
 
-def _tuples(analysis: Analysis) -> Iterator[tuple[str, list[str], float]]:
-    """Yield the sentence, the texts and the confidence of each tuple. There is no arg2 where it is empty, as CaRB's
-    reader drops it there."""
-    assert analysis.prediction is not None, "models without tuples are refused"
-    sentence = " ".join(analysis.words)
-    for record in analysis.prediction["tuples"]:
-        yield sentence, [record["rel"], record["arg1"], *filter(None, [record["arg2"]])], record["confidence"]
+write_carb = _lines_of_tuples(carb_line)
+"""Write ``sentence TAB confidence TAB relation TAB arg1 TAB arg2``."""
+write_tuples = _lines_of_tuples(allennlp_line)
+"""Write ``sentence TAB <arg1> A </arg1> <rel> R </rel> <arg2> B </arg2> TAB confidence``, as AllenNLP does."""
 
 
 def write_labels(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:

@@ -5,7 +5,7 @@ before (:meth:`Encoder.again`), and hears of the labels of that row:
 
     X_m   = again(X_{m-1}, b_m)                         states of the words' tokens; X_0 is what begins the reading
     a_m-1 = argmax_k L_{m-1}(k)                         the labels of the row before, greedy, without a gradient
-    G_m   = X_m + E[a_m-1]                              `scores`: they are told to the row's own scores; m > 1
+    G_m   = X_m + E[a_m-1]                              `scores`: added before the row is scored; m > 1
     b_m   = E[a_m-1] at words with a label, else 0      `hidden`: to the reading, that is to all words; m > 1
     L_m   = W_l (W_m G_m)                               scores of the labels, each layer with its bias
 
@@ -34,6 +34,8 @@ Feedback = Literal["scores", "hidden", "both", "none"]
 WordStates = Literal["first", "mean"]
 NONE = 0
 """The label of a word without one."""
+ENDS_WITHOUT = (1, 2)
+"""The labels that a row must have, or the sentence ends before it."""
 CERTAIN = -1e4
 """The score of every label but NONE in a row that comes after the end."""
 
@@ -41,8 +43,8 @@ CERTAIN = -1e4
 class GridOutput(OutputLayer, nn.Module):
     """Scores of the labels of a grid, row after row; they are called ``rows``, ``[b, r, w, C]``.
 
-    ``ends_without``: labels that a row must have, or the sentence ends before it. ``none_bias``: added to the score of
-    no label outside of training; it is chosen on dev. ``facts``: what ``config.json`` tells of the grid beside it.
+    ``none_bias``: added to the score of no label outside of training; it is chosen on dev. ``facts``: what
+    ``config.json`` tells of the grid beside it.
     """
 
     none_bias: Tensor
@@ -57,12 +59,10 @@ class GridOutput(OutputLayer, nn.Module):
         merge: int,
         feedback: Feedback = "scores",
         words: WordStates = "first",
-        ends_without: tuple[int, ...] = (1, 2),
         facts: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__()
         self.rows, self.steps, self.feedback, self.of_words = rows, steps, feedback, words
-        self.ends_without = ends_without
         self.merge = nn.Linear(width, merge)
         self.label = nn.Linear(merge, labels)
         self.table = nn.Embedding(labels, width) if feedback != "none" else None
@@ -99,7 +99,7 @@ class GridOutput(OutputLayer, nn.Module):
             if view.fed_back is not None:
                 labels = torch.where(view.fed_back[:, row] < 0, predicted, view.fed_back[:, row])
             if view.ends and row + 1 < self.rows:
-                for label in self.ends_without:
+                for label in ENDS_WITHOUT:
                     open_ = open_ & ((predicted == label) & words).any(1)
                 if not bool(open_.any()):
                     nothing = torch.full_like(scores, CERTAIN)
@@ -108,7 +108,7 @@ class GridOutput(OutputLayer, nn.Module):
                     return
 
     def _words(self, states: Tensor, inputs: Inputs, words: Bool[Tensor, "b w"]) -> Float[Tensor, "b w d"]:
-        """The states of words, from those of tokens."""
+        """Return the states of words, from those of tokens."""
         if inputs.first is None:
             return states
         first = inputs.first.clamp(max=states.shape[1] - 1)
@@ -122,21 +122,21 @@ class GridOutput(OutputLayer, nn.Module):
         return sums / counts.clamp(min=1)[:, :, None]
 
     def _bias(self, inputs: Inputs, labels: Tensor | None) -> Float[Tensor, "b n d"] | None:
-        """What the reading hears of the row before, at the first token of each word."""
+        """Return what the labels of the row before add to the input, at the first token of each word."""
         if labels is None or self.table is None or self.feedback not in ("hidden", "both"):
             return None
-        told: Tensor = self.table(labels) * (labels != NONE)[:, :, None]
+        added: Tensor = self.table(labels) * (labels != NONE)[:, :, None]
         if inputs.first is None:
-            return told
-        bias = told.new_zeros(*inputs.ids.shape, told.shape[-1])
+            return added
+        bias = added.new_zeros(*inputs.ids.shape, added.shape[-1])
         behind = inputs.first >= inputs.ids.shape[1]  # padding, which says nothing
-        where = inputs.first.clamp(max=inputs.ids.shape[1] - 1)[:, :, None].expand_as(told)
-        return bias.scatter_add(1, where, told.masked_fill(behind[:, :, None], 0.0))
+        where = inputs.first.clamp(max=inputs.ids.shape[1] - 1)[:, :, None].expand_as(added)
+        return bias.scatter_add(1, where, added.masked_fill(behind[:, :, None], 0.0))
 
 
 def _word_of_token(inputs: Inputs, words: Bool[Tensor, "b w"]) -> tuple[Int[Tensor, "b n"], Bool[Tensor, "b n"]]:
-    """The word of every token, and which tokens are of a word: not what stands in front of the first or behind the
-    last one, nor padding."""
+    """Return the word of every token, and which tokens are of a word: not what stands in front of the first or behind
+    the last one, nor padding."""
     assert inputs.first is not None, "words have tokens"
     b, n = inputs.ids.shape
     place = torch.arange(n, device=inputs.ids.device).expand(b, n)

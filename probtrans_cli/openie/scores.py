@@ -339,9 +339,9 @@ def coordination_counts(
         before = [conjunct for conjunct in conjuncts if conjunct[1] <= cc]
         after = [conjunct for conjunct in conjuncts if conjunct[0] > cc]
         outer = (conjuncts[0], conjuncts[-1])
-        inner = outer if compat == "o6" else (before[-1:], after[:1])
-        whole = (coordination.start, coordination.end)
-        return {"whole": whole, "outer": outer, "inner": inner, "exact": conjuncts}
+        around = outer if compat == "o6" else (before[-1:], after[:1])
+        ends = (coordination.start, coordination.end)
+        return {"whole": ends, "outer": outer, "inner": around, "exact": conjuncts}
 
     right = {cc: parts(coordination) for cc, coordination in gold.items() if coordination is not None}
     guesses = {

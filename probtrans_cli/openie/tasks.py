@@ -32,7 +32,7 @@ from probtrans_cli.openie.coordinations import (
     text_to_coordinations,
 )
 from probtrans_cli.openie.extractions import PARTS, Extraction, located_tuple, runs, tuple_record, tuples_in
-from probtrans_cli.openie.output import NONE, GridOutput
+from probtrans_cli.openie.output import ENDS_WITHOUT, NONE, GridOutput
 from probtrans_cli.openie.scores import (
     CRITERIA,
     TupleText,
@@ -163,7 +163,7 @@ class GridLabelling(Task):
         chance = scores.log_softmax(-1).gather(-1, labels[..., None])[..., 0]
         real = batch.words[:, None]
         is_row = torch.ones(labels.shape[:2], dtype=torch.bool, device=labels.device)
-        for label in (1, 2):
+        for label in ENDS_WITHOUT:
             is_row &= ((labels == label) & real).any(-1)
         words = batch.words.sum(1)
         numbers = is_row.long().cumprod(1).sum(1) * (words - len(self.extra_words) > 1)

@@ -109,7 +109,6 @@ def test_what_keeps_a_coordination_whole() -> None:
 def test_a_sentence_without_a_final_period() -> None:
     row = [0, 0, 0, 2, 3, 1]
     assert sentences(["I", "ate", "an", "apple", "and", "orange"], [row]) == ["I ate an apple", "I ate an orange"]
-    assert rows_to_coordinations([row], close_at_end=False) == {}
 
 
 def test_a_coordination_that_makes_too_many_sentences_stays_whole() -> None:
