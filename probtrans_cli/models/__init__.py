@@ -48,7 +48,7 @@ register(EncoderKind(Stacked, lambda part, how: StackedEncoder(part, build(part.
 
 
 def build(section: ModelSection | Mapping[str, Any], messages: Forms = "fast") -> Any:
-    """The encoder that a recipe's ``model`` section describes; ``.double()`` for float64.
+    """Make the encoder that a recipe's ``model`` section describes; ``.double()`` for float64.
 
     ``messages``: the recipe's ``runtime.messages``, or a form of the fast ones by its name. Raises ``KeyError`` for an
     unknown ``kind``, pydantic's ``ValidationError`` for wrong values of a plain dict, ``InconsistentError`` for values

@@ -27,7 +27,7 @@ Iterations = bool | Collection[int]
 
 
 def chosen_iterations(arcs: Iterations, iterations: int) -> Collection[int]:
-    """The numbers of the iterations whose arcs are wanted, of so many."""
+    """Return the numbers of the iterations whose arcs are wanted, out of ``iterations``."""
     return arcs if not isinstance(arcs, bool) else range(1, iterations + 1) if arcs else ()
 
 
@@ -54,7 +54,7 @@ class Inputs:
     segments: Int[Tensor, "b n"] | None = None
 
     def tokens_of(self, words: Bool[Tensor, "b w"]) -> Bool[Tensor, "b n"]:
-        """The first tokens of some words."""
+        """Return the first tokens of some words."""
         if self.first is None:
             return words
         n = self.ids.shape[1]
@@ -62,19 +62,19 @@ class Inputs:
 
 
 def first_tokens(first: Int[Tensor, "b w"], n: int) -> Bool[Tensor, "b n"]:
-    """Where words begin among n tokens; ``first``: see :class:`Inputs`."""
+    """Return True where words begin among n tokens; ``first``: see :class:`Inputs`."""
     starts = torch.zeros(first.shape[0], n + 1, dtype=torch.bool, device=first.device)
     return starts.scatter(1, first.clamp(max=n), True)[:, :n]
 
 
 CUES = 9
-"""What is told of a word beside its unary scores: g, z, R, Λ, D and e of
+"""The number of cues of a word, beside its unary scores: g, z, R, Λ, D and e of
 :mod:`probtrans_cli.models.probabilistic.head_bias`, 1 for punctuation, N, and 1 for a rare word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wants:
-    """What is asked of a network; nothing else is computed.
+    """What a network computes; nothing else is computed.
 
     ``words [b, w]`` or ``tokens [b, n]``: output scores of these, in row-major order; a word is read at its first
     token. ``positions [m]``: of these words or tokens, counted through the padded batch, where they are known: to find
@@ -103,13 +103,13 @@ class Wants:
 
     @property
     def scores(self) -> bool:
-        """Whether the output layer is asked."""
+        """True if the output layer computes something."""
         return self.words is not None or self.tokens is not None or self.places is not None or self.sentence
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What a network answers; what was not wanted is None, or not there.
+    """What a network returns; what is not wanted is None, or not there.
 
     ``scores``: by name, as the output layer gives them: ``words [m, o]``, ``sentence [b, o]``, and others.
     ``states``, ``sentence``, ``arcs``: see :class:`Encoded`.

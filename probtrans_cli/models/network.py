@@ -37,7 +37,7 @@ class FeatureScores(nn.Module):
         self.weight = nn.Parameter(torch.zeros(rows, width))
 
     def forward(self, features: Features | Int[Tensor, "b n k"]) -> Float[Tensor, "*p d"]:
-        """``Σ_f R[f, a]`` for every position; zero for one without features."""
+        """Return ``Σ_f R[f, a]`` for every position; zero for one without features."""
         if isinstance(features, Tensor):
             scores = functional.embedding(features.clamp(min=0), self.weight)
             return (scores * (features >= 0)[..., None]).sum(2)

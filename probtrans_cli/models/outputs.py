@@ -40,13 +40,17 @@ _LEAST = 1e-30  # of a word's share in the tied output, relative to the best one
 class View:
     """What an output layer may read of a batch.
 
-    ``tokens [b, n]``: where scores are wanted; ``words [b, w]``: the words that these stand for, where words were asked
-    for; ``positions``: see :class:`Wants`. ``places``: see there; representations are then not rows ``[m, d]`` but
-    ``[b, k, d]``. ``table``: gives ``S_w(a)`` of every entry of the vocabulary. ``by``: what to compute with;
-    representations are tensors, or each a :class:`State` where moments are wanted. ``inputs``: the batch. ``again``:
-    reads the sentences once more, given what is added to what is known of each token, for layers with ``steps``, which
-    have no ``encoded``. ``fed_back``, ``ends``, ``parts``: see :class:`Wants`. ``unary``: what each token says by
-    itself; None for layers with ``steps``.
+    Args:
+        encoded: by the encoder; None for layers with ``steps``.
+        tokens: ``[b, n]``, where scores are wanted.
+        words: ``[b, w]``, the words that these stand for, if words are wanted.
+        table: returns ``S_w(a)`` of every entry of the vocabulary.
+        inputs: the batch.
+        by: what to compute with. Representations are tensors, or each a :class:`State` where moments are wanted.
+        again: reads the sentences once more, with this bias of each token, for layers with ``steps``.
+        positions, fed_back, ends, parts: see :class:`Wants`.
+        places: see :class:`Wants`; representations are then not rows ``[m, d]`` but ``[b, k, d]``.
+        unary: the unary scores of the tokens; None for layers with ``steps``.
     """
 
     encoded: Encoded | None
@@ -65,10 +69,9 @@ class View:
 
     @property
     def alone(self) -> Float[Tensor, "*m d"]:
-        """The unary scores of the words where scores are wanted: what each says by itself. As :attr:`states`."""
+        """The unary scores where scores are wanted, as :attr:`states`: each word by itself."""
         assert self.unary is not None, "the layer does not have sentences read again"
-        alone: Tensor = self._where_wanted(self.unary)
-        return alone
+        return self._where_wanted(self.unary)  # type: ignore[no-any-return]
 
     @property
     def states(self) -> Values:
@@ -96,7 +99,7 @@ class View:
 
     @property
     def _word_positions(self) -> Int[Tensor, " m"]:
-        """The positions of the words that were asked for, counted through the padded batch."""
+        """The positions of the wanted words, counted through the padded batch."""
         assert self.words is not None, "the task asks for words"
         return self.words.flatten().nonzero()[:, 0] if self.positions is None else self.positions
 
@@ -108,7 +111,7 @@ class View:
         return self.encoded.sentence
 
     def in_sentences(self, rows: Float[Tensor, "*m d"]) -> Float[Tensor, "b w d"]:
-        """What is known of all words that were asked for, sentence by sentence; zero where there is no word."""
+        """Return rows of wanted words sentence by sentence, zero where there is no word."""
         if self.places is not None:
             return rows
         assert self.words is not None, "the task asks for words"
@@ -116,22 +119,22 @@ class View:
         return empty.index_copy(0, self._word_positions, rows).view(*self.words.shape, -1)
 
     def in_rows(self, values: Float[Tensor, "b w d"]) -> Float[Tensor, "*m d"]:
-        """The way back."""
+        """Return rows of the wanted words: the way back from :meth:`in_sentences`."""
         return values if self.places is not None else values.flatten(0, 1).index_select(0, self._word_positions)
 
 
 class OutputLayer(ABC):
-    """A module that reads representations. What it asks of the network is in ``sentence`` and ``reads_table``."""
+    """A module that reads representations."""
 
     sentence: Sentence | None = None
     """What represents a sentence; None = it reads words alone."""
     reads_table: ClassVar[bool] = False
-    """Whether it reads the unary scores of the vocabulary: its scores of words are tied to them."""
+    """True: its scores of words are tied to the unary scores of the vocabulary, which it reads."""
     steps: int | None = None
-    """How many of the encoder's last layers or iterations it repeats, see :meth:`Encoder.again`; None = it reads states
-    once."""
+    """The number of the encoder's last layers or iterations that it repeats, see :meth:`Encoder.again`; None: it reads
+    states once."""
     has_moments: bool = False
-    """Whether it computes by the view's arithmetic, so that moments have a way through it."""
+    """True: it computes by the view's arithmetic, so that moments have a way through it."""
     sizes: Mapping[str, Sequence[int]] = {}
     """The numbers of classes of distributions that stand side by side in one score, by its name."""
     decisions: Sequence[float] = ()
@@ -139,7 +142,7 @@ class OutputLayer(ABC):
 
     @abstractmethod
     def read(self, view: View) -> Mapping[str, Values]:
-        """Return scores by name; ``words [m, o]`` are those of the words that were asked for."""
+        """Return scores by name, ``words [m, o]`` for the wanted words."""
 
     def decide(self, choice: float) -> None:
         """Decide answers by one of :attr:`decisions`, which is kept with the weights."""
@@ -173,16 +176,14 @@ class SentenceOutput(OutputLayer, nn.Linear):
 
 
 def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
-    """What is added to the scores of words: -inf to those of the ids ``never``, 0 to others."""
+    """Return a term of the scores of words: -inf for the ids ``never``, else 0."""
     added = torch.zeros(words)
     added[list(never)] = -torch.inf
     return added
 
 
-class WordOutput(OutputLayer, nn.Linear):
+class WordOutput(LinearOutput):
     """Word scores by a linear layer; the ids ``never`` have no probability."""
-
-    has_moments = True
 
     impossible: Tensor
 
@@ -191,18 +192,24 @@ class WordOutput(OutputLayer, nn.Linear):
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
     def forward(self, states: Float[Tensor, "*m d"]) -> Float[Tensor, "*m v"]:
-        """Scores of all words."""
+        """Return the scores of all words."""
         return functional.linear(states, self.weight, self.bias + self.impossible)
 
     def moments(self, state: State) -> State:
-        """Moments of these scores."""
+        """Return the moments of these scores."""
         return linear(state, self.weight, variance_of(self), self.bias + self.impossible)
 
+
+class TableOutput(OutputLayer, nn.Module):
+    """Word scores from the table of unary scores: ``forward(states, table, by)``."""
+
+    reads_table = True
+
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": view.by(self, view.states)}
+        return {"words": self(view.states, view.table(), view.by)}
 
 
-class TiedOutput(OutputLayer, nn.Module):
+class TiedOutput(TableOutput):
     """Word scores by the unary scores themselves: the hidden word ``W_i`` is one more latent variable.
 
     Its potential with the label is that of a word that is seen, ``exp S_w(a)``, with gains ``exp g_a S_w(a)``; the
@@ -215,8 +222,6 @@ class TiedOutput(OutputLayer, nn.Module):
     scores, which sets some of them to 0, would make them decide a word's label.
     """
 
-    reads_table = True
-
     impossible: Tensor
 
     def __init__(self, words: int, probabilities: bool, *, gains: int = 0, never: Sequence[int] = ()) -> None:
@@ -228,8 +233,11 @@ class TiedOutput(OutputLayer, nn.Module):
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
         self.probabilities = probabilities
 
-    def forward(self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "*m v"]:
-        """Scores of all words; one product of exponentials, in float32 or better whatever the autocast says."""
+    def forward(
+        self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"], by: Arithmetic = PLAIN
+    ) -> Float[Tensor, "*m v"]:
+        """Return the scores of all words: one product of exponentials, in float32 or better in an autocast, too."""
+        del by
         states = states.double() if table.dtype == torch.float64 else states.float()
         if self.probabilities:
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
@@ -243,17 +251,12 @@ class TiedOutput(OutputLayer, nn.Module):
             shares = (reached - best).exp() @ (table - highest).exp().T
             return (shares + _LEAST).log() + best + (self.bias + self.impossible)
 
-    def read(self, view: View) -> Mapping[str, Tensor]:
-        return {"words": self(view.states, view.table())}
 
-
-class TiedLinear(OutputLayer, nn.Module):
+class TiedLinear(TableOutput):
     """Word scores by the word vectors themselves, ``β_w + S_w · M_i``; ``β`` is the only parameter. The ids ``never``
     have no probability."""
 
-    reads_table = True
     has_moments = True
-
     impossible: Tensor
 
     def __init__(self, words: int, *, never: Sequence[int] = ()) -> None:
@@ -262,11 +265,8 @@ class TiedLinear(OutputLayer, nn.Module):
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
     def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
-        """Scores ``[m, v]`` of all words."""
+        """Return the scores ``[m, v]`` of all words."""
         return by.by_table(states, table, self.bias + self.impossible)
-
-    def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": self(view.states, view.table(), view.by)}
 
 
 class TiedMean(TiedLinear):
@@ -289,20 +289,19 @@ class TiedMean(TiedLinear):
         self.gains = nn.Parameter(torch.ones(gains)) if gains else None
 
     def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
-        """Scores ``[m, v]`` of all words."""
+        """Return the scores ``[m, v]`` of all words."""
         assert isinstance(states, Tensor), "it has no moments"
         mean = self.mean(states)
         return super().forward(mean if self.gains is None else mean * self.gains, table, by)
 
 
-class BertWordOutput(OutputLayer, nn.Module):
+class BertWordOutput(TableOutput):
     """Word scores of BERT (Devlin et al. 2019): one more layer with its norm, then the word vectors, or others.
 
     ``decoder [v, d]``: the others, ``D``; None where the output is tied. ``norm_eps``, ``activation``, ``std``: those
     of the encoder.
     """
 
-    reads_table = True
     has_moments = True
 
     def __init__(
@@ -319,12 +318,9 @@ class BertWordOutput(OutputLayer, nn.Module):
         nn.init.zeros_(self.dense.bias)
 
     def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
-        """Scores ``[m, v]`` of all words."""
+        """Return the scores ``[m, v]`` of all words."""
         transformed = by(self.norm, by(self.activation, by(self.dense, states)))
         return by.by_table(transformed, table if self.decoder is None else self.decoder, self.bias)
-
-    def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": self(view.states, view.table(), view.by)}
 
 
 class PairOutput(SentenceOutput):
@@ -357,7 +353,7 @@ class SeveralOutputs(OutputLayer, nn.Module):
 
     @property
     def has_moments(self) -> bool:  # type: ignore[override]
-        """If all its layers have."""
+        """True if all its layers have."""
         return all(layer.has_moments for layer in self._layers.values())
 
     def read(self, view: View) -> Mapping[str, Values]:

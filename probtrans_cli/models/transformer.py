@@ -221,7 +221,7 @@ class Layer(nn.Module):
         arcs: bool,
         by: Arithmetic = PLAIN,
     ) -> tuple[Values, Float[Tensor, "b c n n"] | None]:
-        """The next states ``[b, n, d]``, zero but for the positions ``at`` where given; attention if ``arcs``."""
+        """Return the next states ``[b, n, d]``, zero but for positions ``at`` if it is there; attention if ``arcs``."""
         inputs = by(self.attention_norm, states) if self.pre else states
         mixed, attention = by.attend(self, inputs, allowed, arcs, at is not None)
         if at is not None:
@@ -241,7 +241,7 @@ class Layer(nn.Module):
     def attend(
         self, states: Float[Tensor, "b n d"], allowed: Tensor | None, arcs: bool
     ) -> tuple[Float[Tensor, "b n o"], Float[Tensor, "b c n n"] | None]:
-        """What every word takes from the others, all heads side by side; attention before dropout if ``arcs``."""
+        """Return what every word takes, all heads side by side; attention before dropout if ``arcs``."""
         b, n, _ = states.shape
         split = self.projections(states).view(b, n, -1, self.heads, self.size)
         query, key, *rest = split.permute(2, 0, 3, 1, 4).unbind(0)
@@ -250,7 +250,11 @@ class Layer(nn.Module):
         p = self.attention_dropout if self.training else 0.0
         attention: Tensor | None = None
         if arcs or "value" in self.tables:
-            attention = _scores(query, key, bias).softmax(-1)
+            scores = query @ key.mT * query.shape[-1] ** -0.5
+            if bias is not None:
+                very_low = torch.finfo(scores.dtype).min
+                scores = scores.masked_fill(~bias, very_low) if bias.dtype == torch.bool else scores + bias
+            attention = scores.softmax(-1)
             used = functional.dropout(attention, p)
             mixed = used @ value
             if "value" in self.tables:
@@ -264,16 +268,16 @@ class Layer(nn.Module):
         return mixed.transpose(1, 2).flatten(2), attention if arcs else None
 
     def vectors(self, n: int) -> dict[str, Tensor]:
-        """``a^Q, a^K, a^V`` of all pairs of n words, those that there are: ``[n, n, r]`` or ``[c, n, n, r]``."""
+        """Return those of ``a^Q, a^K, a^V`` that there are, of pairs of n words: ``[n, n, r]`` or ``[c, n, n, r]``."""
         return {name: table[..., self._distance(n, table.device), :] for name, table in self.tables.items()}
 
     def _distance(self, n: int, device: torch.device) -> Int[Tensor, "n n"]:
-        """``x = clip(i - j)``, counted from 0."""
+        """Return ``x = clip(i - j)``, counted from 0."""
         word = torch.arange(n, device=device)
         return (word[:, None] - word).clamp(-self.clip, self.clip) + self.clip
 
     def _relative(self, query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor | None:
-        """What is added to the scaled scores: of distances, and very low numbers where there is no word."""
+        """Return the term of the scaled scores: of distances, and very low numbers where there is no word."""
         if "key" not in self.tables:
             return allowed
         distance = self._distance(query.shape[2], query.device)
@@ -286,16 +290,8 @@ class Layer(nn.Module):
         return added if allowed is None else added.masked_fill(~allowed, torch.finfo(added.dtype).min)
 
 
-def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> Float[Tensor, "b c n n"]:
-    """``s``, in plain operations: the text to read, and what arcs are made of."""
-    scores: Tensor = query @ key.mT * query.shape[-1] ** -0.5
-    if bias is not None and bias.dtype == torch.bool:
-        return scores.masked_fill(~bias, torch.finfo(scores.dtype).min)
-    return scores if bias is None else scores + bias
-
-
 def sinusoids(n: int, width: int, device: torch.device) -> Float[Tensor, "n d"]:
-    """``P_i = [sin(i ω_0), cos(i ω_0), sin(i ω_1), ...]``, ``ω_l = 10000^(-2l/d)`` (Vaswani et al. 2017)."""
+    """Return ``P_i = [sin(i ω_0), cos(i ω_0), sin(i ω_1), ...]``, ``ω_l = 10000^(-2l/d)`` (Vaswani et al. 2017)."""
     frequency = 10000.0 ** (-torch.arange(0, width, 2, device=device, dtype=torch.float64) / width)
     angle = torch.arange(n, device=device)[:, None] * frequency
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]

@@ -32,15 +32,13 @@ def replicated(network: Network) -> DistributedDataParallel:
     unsynchronised: dict[str, Any] = {_BUFFERS: False}
     copy = DistributedDataParallel(network, find_unused_parameters=True, **unsynchronised)
 
-    copy.register_comm_hook(None, lambda _, bucket: _summed(bucket))  # torch refuses an annotation as a text
+    def summed(_, bucket):  # type: ignore[no-untyped-def]
+        work = dist.all_reduce(bucket.buffer(), async_op=True)
+        assert work is not None, "it is asynchronous"
+        return work.get_future().then(lambda done: done.value()[0])
+
+    copy.register_comm_hook(None, summed)
     return copy
-
-
-def _summed(bucket: Any) -> torch.futures.Future[Tensor]:
-    work = dist.all_reduce(bucket.buffer(), async_op=True)
-    assert work is not None, "it is asynchronous"
-    future: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
-    return future
 
 
 def compile_encoder(encoder: Encoder) -> None:
@@ -71,30 +69,23 @@ def shapes_reported(network: nn.Module) -> Iterator[None]:
     Modules whose weights others read, and which are never called, print nothing.
     """
     reported: set[str] = set()
+
+    def report(name: str, module: nn.Module, arguments: Any, keywords: Any, outputs: object) -> None:
+        if name not in reported:
+            reported.add(name)
+            into, out = (" ".join(_shapes(value)) or "-" for value in ((arguments, keywords), outputs))
+            console.detail(f"{name} ({type(module).__name__}): {into} -> {out}")
+
     hooks = []
     if console.STATE.level >= console.VERBOSE:
         for name, module in network.named_modules():
-            hook = partial(_report_shapes, name or "network", reported)
+            hook = partial(report, name or "network")
             hooks.append(module.register_forward_hook(hook, with_kwargs=True))
     try:
         yield
     finally:
         for handle in hooks:
             handle.remove()
-
-
-def _report_shapes(
-    name: str,
-    reported: set[str],
-    module: nn.Module,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    outputs: object,
-) -> None:
-    if name not in reported:
-        reported.add(name)
-        into, out = (" ".join(_shapes(value)) or "-" for value in ((arguments, keywords), outputs))
-        console.detail(f"{name} ({type(module).__name__}): {into} -> {out}")
 
 
 def _shapes(value: object) -> Iterator[str]:

@@ -28,10 +28,8 @@ from probtrans_cli.training.watch import TOLD, Fault, Launched, Watch
 SPARE = 300.0
 """Seconds after `runtime.timeout` in which the watch says who is missing, before the library gives up by itself."""
 _MINUTES = 30
-MEETING = timedelta(minutes=_MINUTES)
-"""How long processes wait for each other at the start."""
-LONG = 10.0
-"""Seconds of waiting at the start, after which a line says so."""
+MEETING = timedelta(minutes=_MINUTES)  # how long processes wait for each other at the start
+LONG = 10.0  # seconds of waiting at the start, after which a line says so
 
 
 class Group(Ranks):

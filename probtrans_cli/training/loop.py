@@ -47,9 +47,9 @@ from probtrans_cli.trained.model import Model
 from probtrans_cli.training import optim
 from probtrans_cli.training.execution import compile_encoder, replicated
 from probtrans_cli.training.plan import Ahead, Plan, State, in_turn
+from probtrans_cli.training.run_folder import Metrics
 from probtrans_cli.training.start_from import start_from
 from probtrans_cli.training.stopping import StopRequest, stop_signals
-from probtrans_cli.training.tracking import Metrics
 from probtrans_cli.training.update import Divergence, Draws, Microbatch, counts_over, dealt, fits, loss_of
 
 
@@ -129,16 +129,13 @@ class Trainer:
                 self._update(batches)
                 if self.state.batch < len(batches):
                     self._after_update(last_of_epoch=False)
-                if self._stops(stop):
-                    self._save()
-                    self._leave_if(stop)
+                self._leave_if(stop, save=True)
             if self.state.batch >= len(batches):
                 self.state.epoch, self.state.batch = self.state.epoch + 1, 0
             self.state.finished |= self.state.epoch >= self.recipe.train.epochs or self.plan.enough_steps(self.state)
             self._after_update(last_of_epoch=True)
-            if self._stops(stop) and not self.state.finished:
-                self._save()
-                self._leave_if(stop)
+            if not self.state.finished:
+                self._leave_if(stop, save=True)
         self.progress.end()
 
     def _stops(self, stop: StopRequest) -> bool:
@@ -371,10 +368,12 @@ class Trainer:
             console.log(f"warning: {self.run}: the best checkpoint so far, of step {self.state.best_step}, is gone")
         return verified
 
-    def _leave_if(self, stop: StopRequest) -> None:
-        """End the training if a signal has asked for it; all is saved by now."""
+    def _leave_if(self, stop: StopRequest, *, save: bool = False) -> None:
+        """End the training if a signal has asked for it; ``save``: what is not saved yet."""
         if not self._stops(stop):
             return
+        if save:
+            self._save()
         self.progress.end()
         hint = self.ranks.again(str(self.run))
         if stop.signal == signal.SIGINT:

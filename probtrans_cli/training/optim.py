@@ -22,8 +22,7 @@ from probtrans_cli.training.ivon import IVON
 
 Stages = Sequence[Sequence[nn.Parameter]]
 Kind = TypeVar("Kind", bound=Optimizer)
-TIMES = "times"
-"""The key of a group of parameters whose rate is a multiple of `optim.lr`."""
+TIMES = "times"  # the key of a group of parameters whose rate is a multiple of `optim.lr`
 ADAM_FILE, IVON_FILE = "training/optimizer.safetensors", "training/ivon.safetensors"
 
 

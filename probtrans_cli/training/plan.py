@@ -16,8 +16,7 @@ from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.recipe.schema import Recipe
 
-AHEAD = 2
-"""Batches that are made, or being made, before they are needed."""
+AHEAD = 2  # batches that are made, or being made, before they are needed
 Item = TypeVar("Item")
 
 

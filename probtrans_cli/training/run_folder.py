@@ -2,6 +2,8 @@
 
     runs/NAME/
       recipe.yaml      resolved and runnable; written when the run begins
+      metrics.jsonl    the figures of the training, one JSON object a line
+      tensorboard/     the same for TensorBoard, with `log.tensorboard`
       exit.json        exit code and reason; written when it ends
       report.html      the same to look at
       .replaced/       the run that `--overwrite` replaces, until the new one begins
@@ -18,7 +20,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -278,3 +280,70 @@ def _is_file_of_a_run(path: Path, *, begun: bool) -> bool:
         except (OSError, ValueError, AttributeError):
             return False
     return True  # a log, which is only appended to
+
+
+# --- the figures of a training ----------------------------------------------------------------------------------------
+
+
+class Metrics:
+    """`metrics.jsonl`, one JSON object a line, and with ``tensorboard`` its numbers in the folder of that name.
+
+    A resumed run repeats the updates after ``step`` and the evaluations after ``evaluated``, so their lines are dropped
+    when the file is opened. Without a folder nothing is written: of several processes one writes.
+
+    Raises:
+        UsageError: the package for TensorBoard is not installed.
+    """
+
+    def __init__(self, run: Path | None, step: int, evaluated: int, *, tensorboard: bool = False) -> None:
+        self.path = None if run is None else run / "metrics.jsonl"
+        self.board: Any = None
+        if run is None or self.path is None:
+            return
+        lines = []
+        if os.path.lexists(self.path):
+            for line in regular.read_text(self.path, "replace").splitlines():
+                try:
+                    values = from_json(line)
+                    if values["step"] <= (step if values["split"] == "train" else evaluated):
+                        lines.append(line)
+                except (ValueError, KeyError, TypeError):  # half a line, of the moment of a kill, or none of ours
+                    continue
+        if tensorboard:
+            try:
+                # Imported here: few need it, and it takes a second.
+                from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+            except ImportError:
+                fault = "log.tensorboard needs the package tensorboard, which is not installed"
+                raise UsageError(fault, hint="pip install 'probtrans[tensorboard]', or log.tensorboard=false") from None
+            regular.refuse_folder_of_others(run / "tensorboard")  # its file is opened by that package
+            self.board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
+        atomic.replace_text(self.path, "".join(line + "\n" for line in lines))
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Append one line.
+
+        Raises:
+            DataError: the disk is full, for example.
+        """
+        if self.path is None:
+            return
+        try:
+            with regular.append(self.path) as file:
+                file.write(json.dumps(values) + "\n")
+        except OSError as error:
+            raise unwritten(str(self.path), error) from None
+        numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and name != "step"}
+        self._show(values["split"], numbers, values["step"])
+
+    def final(self, scores: Mapping[str, Mapping[str, float]], step: int) -> None:
+        """Show the final scores by split, of the best ``step``, in TensorBoard as `final`."""
+        for split, numbers in scores.items():
+            self._show(f"final/{split}", numbers, step)
+        if self.board is not None:
+            self.board.flush()
+
+    def _show(self, group: str, numbers: Mapping[str, float], step: int) -> None:
+        if self.board is not None:
+            for name, value in numbers.items():
+                self.board.add_scalar(f"{group}/{name}", value, step)

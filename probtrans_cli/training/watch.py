@@ -30,22 +30,16 @@ from probtrans_cli.text import from_json, harmless, printable
 LARGEST_WORLD = 2**20
 LARGEST_PORT = 2**16 - 1
 HINT = "start it by --nproc, torchrun, or a launcher that sets them all (docs/processes.md); a process alone has none"
-PERIOD = 0.3
-"""Seconds between two checks."""
-ANSWER = 4.0
-"""Seconds in which every process that runs answers a roll-call."""
+PERIOD = 0.3  # seconds between two checks
+ANSWER = 4.0  # seconds in which every process that runs answers a roll-call
 PATIENCE = 6.0
 """Seconds after a signal to stop before the roll is called: a launcher sends the signal, too, when a process dies."""
-LEISURELY = 9.0
-"""Seconds for answers then: a process may be busy with saving."""
-HEARING = 5.0
-"""Seconds for the others to hear of an error, before the process that holds the store goes."""
+LEISURELY = 9.0  # seconds for answers then: a process may be busy with saving
+HEARING = 5.0  # seconds for the others to hear of an error, before the process that holds the store goes
 AT_THE_SAME_TIME, HEARD_AT_LAST = 1.5, 60.0
 """Seconds that another process waits for the first one to speak of the same error, and until it has spoken."""
-SPEAKING = 3.0
-"""Seconds in which the one voice speaks, where the launcher ends all processes as soon as one ends."""
-TOLD = "PROBTRANS_TOLD"
-"""Names the file in which the process that prints an error notes it, for `train --nproc`."""
+SPEAKING = 3.0  # seconds in which the one voice speaks, where the launcher ends all processes as soon as one ends
+TOLD = "PROBTRANS_TOLD"  # names the file in which the process that prints an error notes it, for `train --nproc`
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def linear(
     of_weight: Tensor | None = None,
     bias: Float[Tensor, " r"] | None = None,
 ) -> State:
-    """``y = W x + β``, its weights independent; ``of_weight``: their variance, ``[r]`` or ``[r, d]``.
+    """Return ``y = W x + β``, its weights independent; ``of_weight``: their variance, ``[r]`` or ``[r, d]``.
 
         m = M Wᵀ + β        v' = v (W∘W)ᵀ + g σ²ᵀ,  g_a = ‖M_a‖² + Σ_i v_ai
         T' = resc(T; Σ v (W∘W)ᵀ, Σ v) + (Σ_r σ_r²) (M Mᵀ + T)
