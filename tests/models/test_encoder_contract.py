@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +12,11 @@ from small_tasks import encode
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.errors import UsageError
+from probtrans_cli.models.base import CUES, Encoder, Inputs, Wants, Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 VOCABULARY, OUTPUTS = 17, 3
 LENGTHS = (6, 1, 4)
@@ -57,6 +59,8 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "pooler": {"pooler": True, "bias": "all", "activation": "gelu"},
         "segments": {"segments": 2, "embedding_norm": True},
         "shared": {"share_layers": True, "tie_kv": True, "tie_qo": True},
+        "learned": {"positions": {"kind": "learned_sinusoidal", "rows": 9}, "head_size": 3, "activation": "gelu_tanh"},
+        "tied": {"positions": {"kind": "relative", "clip": 1, "terms": "qk"}, "tie_kv": True, "bias": "none"},
     },
     "stacked": {
         "plain": {},
@@ -85,22 +89,21 @@ ROWS = pytest.mark.parametrize(
 NEAR: dict[str, Any] = {"rtol": 0.0, "atol": 1e-9}
 
 
-def network(kind: str, name: str, *, of_sentences: bool = False) -> Network:
-    """In float64 and eval mode; every parameter is N(0, 1/4)."""
+def network(kind: str, name: str, *, sentence: str | None = None) -> Network:
+    """In float64 and eval mode; every parameter is N(0, 1/4). It scores words, or sentences by the root or a `<cls>`
+    (``vector``), or by the ``mean`` of their words."""
     torch.manual_seed(0)
     encoder = models.build({"kind": kind, **SMALL[kind], **OPTIONS.get(kind, {"plain": {}})[name]})
-    section = encoder.section
+    facts = encoder.facts
+    by: Any = ("root" if facts.has_root else "cls") if sentence == "vector" else sentence
 
     def output(encoder: Any) -> Any:
-        facts = encoder.facts
-        if not of_sentences:
+        if sentence is None:
             return LinearOutput(facts.width, OUTPUTS)
-        if facts.has_root:
-            return SentenceOutput(facts.sentence_width, OUTPUTS, "root")
-        return SentenceOutput(facts.width, OUTPUTS)
+        return SentenceOutput(facts.sentence_width if by == "root" else facts.width, OUTPUTS, by)
 
-    common = torch.arange(VOCABULARY, dtype=torch.float64) if section.facts.counts_words else None
-    begins = bool(encoder.facts.segment_types)  # such a model reads a `<cls>` of the vocabulary's
+    common = torch.arange(VOCABULARY, dtype=torch.float64) if facts.counts_words else None
+    begins = bool(facts.segment_types)  # such a model reads a `<cls>` of the vocabulary's
     made = Network(VOCABULARY, encoder, output, begins=begins, common=common).double().eval()
     with torch.no_grad():
         for parameter in made.parameters():
@@ -117,20 +120,20 @@ def inputs(made: Network, lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> 
     return Inputs(ids=ids, mask=torch.arange(size[1]) < torch.tensor(lengths)[:, None], segments=segments)
 
 
-def part(given: Inputs, rows: Any, columns: Any = slice(None)) -> Inputs:
+def part(batch: Inputs, rows: Any, columns: Any = slice(None)) -> Inputs:
     """Some sentences of a batch."""
-    segments = None if given.segments is None else given.segments[rows, columns]
-    return Inputs(ids=given.ids[rows, columns], mask=given.mask[rows, columns], segments=segments)
+    segments = None if batch.segments is None else batch.segments[rows, columns]
+    return Inputs(ids=batch.ids[rows, columns], mask=batch.mask[rows, columns], segments=segments)
 
 
-def everything(made: Network, given: Inputs) -> dict[str, Tensor]:
+def everything(made: Network, batch: Inputs) -> dict[str, Tensor]:
     """States, arcs, and what stands for the sentence, if anything does."""
-    found = encode(made, given.ids, given.mask, arcs=True, segments=given.segments)
-    parts = {"states": found.states, "arcs": found.arcs, "sentence": found.sentence}
+    outputs = encode(made, batch.ids, batch.mask, arcs=True, segments=batch.segments)
+    parts = {"states": outputs.states, "arcs": outputs.arcs, "sentence": outputs.sentence}
     return {key: value for key, value in parts.items() if value is not None}
 
 
-def others(made: Network) -> int:
+def further_columns(made: Network) -> int:
     """The number of columns of arcs behind those of the words."""
     section: Any = made.encoder.top.section
     of_features = getattr(section, "globals", None)
@@ -142,43 +145,38 @@ def test_every_kind_has_a_row() -> None:
 
 
 @ROWS
-def test_shapes(kind: str, name: str) -> None:
+def test_shapes_and_latent_labels(kind: str, name: str) -> None:
     made = network(kind, name)
-    section: Any = made.encoder.section
-    found = everything(made, inputs(made))
-    b, n, d = len(LENGTHS), max(LENGTHS), made.encoder.facts.width
-    assert found["states"].shape == (b, n, d)
-    assert found["arcs"].shape == (b, section.iterations, section.channels, n, n + others(made))
-    assert ("sentence" in found) == (section.facts.has_root or section.facts.has_pooler)
-    if "sentence" in found:
-        assert found["sentence"].shape == (b, made.encoder.facts.sentence_width)
-    assert made.unary.weight.shape == (VOCABULARY, made.encoder.facts.unary_width)
-
-
-@ROWS
-def test_latent_labels_are_distributions(kind: str, name: str) -> None:
-    made = network(kind, name)
-    encoder, given = made.encoder, inputs(made)
-    assert encoder.facts == encoder.section.facts
-    if not encoder.facts.has_latent_labels:
+    encoder, batch = made.encoder, inputs(made)
+    section: Any = encoder.section
+    facts = encoder.facts
+    outputs = everything(made, batch)
+    b, n, d = len(LENGTHS), max(LENGTHS), facts.width
+    assert outputs["states"].shape == (b, n, d)
+    assert outputs["arcs"].shape == (b, section.iterations, section.channels, n, n + further_columns(made))
+    assert ("sentence" in outputs) == (facts.has_root or facts.has_pooler)
+    assert "sentence" not in outputs or outputs["sentence"].shape == (b, facts.sentence_width)
+    assert made.unary.weight.shape == (VOCABULARY, facts.unary_width)
+    assert facts == section.facts
+    if not facts.has_latent_labels:
         with pytest.raises(TypeError, match="has no latent labels"):
-            encoder.latent_labels(torch.zeros(1, 1, encoder.facts.width))
+            encoder.latent_labels(torch.zeros(1, 1, d))
         return
-    found = encoder.latent_labels(everything(made, given)["states"])[given.mask]
-    assert bool((found >= 0).all())
-    torch.testing.assert_close(found.sum(-1), torch.ones_like(found[:, 0]), **NEAR)
+    labels = encoder.latent_labels(outputs["states"])[batch.mask]
+    assert bool((labels >= 0).all())
+    torch.testing.assert_close(labels.sum(-1), torch.ones_like(labels[:, 0]), **NEAR)
 
 
 @ROWS
-@pytest.mark.parametrize("of_sentences", [False, True], ids=["words", "sentences"])
-def test_padding_and_batch_mates_change_no_word(kind: str, name: str, of_sentences: bool) -> None:
-    """A sentence alone, of one word too, in another place, and beside other padding, is the same."""
-    made = network(kind, name, of_sentences=of_sentences)
-    given, n = inputs(made), max(LENGTHS)
-    together = everything(made, given)
-    assert not together["states"][~given.mask].any()
+@pytest.mark.parametrize("sentence", [None, "vector", "mean"])
+def test_padding_and_batch_mates_change_no_word(kind: str, name: str, sentence: str | None) -> None:
+    """A sentence alone, of one word too, in another place, beside other padding or an empty row, is the same."""
+    made = network(kind, name, sentence=sentence)
+    batch, n = inputs(made), max(LENGTHS)
+    together = everything(made, batch)
+    assert not together["states"][~batch.mask].any()
     for b, length in enumerate(LENGTHS):
-        alone = everything(made, part(given, slice(b, b + 1), slice(length)))
+        alone = everything(made, part(batch, slice(b, b + 1), slice(length)))
         assert alone.keys() == together.keys()
         torch.testing.assert_close(together["states"][b, :length], alone["states"][0], **NEAR)
         rows = together["arcs"][b, :, :, :length]
@@ -187,37 +185,38 @@ def test_padding_and_batch_mates_change_no_word(kind: str, name: str, of_sentenc
         assert not rows[..., length:n].any()
         if "sentence" in alone:
             torch.testing.assert_close(together["sentence"][b], alone["sentence"][0], **NEAR)
-    for order in itertools.permutations(range(len(LENGTHS))):
-        moved = everything(made, part(given, list(order)))
-        for key, values in moved.items():
-            torch.testing.assert_close(values, together[key][list(order)], **NEAR)
-    ids = torch.where(given.mask, given.ids, given.ids.roll(1, 0))
-    noise = Inputs(ids=ids, mask=given.mask, segments=given.segments)
-    for key, values in everything(made, noise).items():
+    for order in ([1, 2, 0], [2, 1, 0]):
+        for key, values in everything(made, part(batch, order)).items():
+            torch.testing.assert_close(values, together[key][order], **NEAR)
+    ids = torch.where(batch.mask, batch.ids, batch.ids.roll(1, 0))
+    for key, values in everything(made, replace(batch, ids=ids)).items():
         torch.testing.assert_close(values, together[key], rtol=0, atol=0)
+    more = part(batch, [0, 1, 2, 0])
+    more.mask[3] = False
+    for key, values in everything(made, more).items():
+        assert bool(values.isfinite().all())
+        torch.testing.assert_close(values[:3], together[key], **NEAR)
 
 
 @ROWS
-@pytest.mark.parametrize("of_sentences", [False, True], ids=["words", "sentences"])
-def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, of_sentences: bool) -> None:
+@pytest.mark.parametrize("sentence", [None, "vector"])
+def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, sentence: str | None) -> None:
     """Without a root a tree has one word that hangs at none, and a word by itself has no candidate but itself."""
-    made = network(kind, name, of_sentences=of_sentences)
+    made = network(kind, name, sentence=sentence)
     section: Any = made.encoder.top.section
-    given = inputs(made)
-    arcs = everything(made, given)["arcs"].detach()
+    batch = inputs(made)
+    arcs = everything(made, batch)["arcs"].detach()
     assert bool((arcs >= 0).all())
-    itself = arcs[..., : given.mask.shape[1]].diagonal(dim1=-2, dim2=-1)
-    if section.facts.has_ternary_scores:
-        assert not itself.any(), "no word is its own head"
+    itself = arcs[..., : batch.mask.shape[1]].diagonal(dim1=-2, dim2=-1)
+    assert not (section.facts.has_ternary_scores and itself.any()), "no word is its own head"
     sums = arcs.sum(-1)
     for b, length in enumerate(LENGTHS):
         of_words = sums[b, :, :, :length]
         if getattr(section, "heads", None) == "tree" and not made.encoder.facts.has_root:
-            total = length if made.start is not None else length - 1
             if made.start is None:
-                torch.testing.assert_close(of_words.sum(-1), torch.full_like(of_words[..., 0], total), **NEAR)
+                torch.testing.assert_close(of_words.sum(-1), torch.full_like(of_words[..., 0], length - 1), **NEAR)
             assert bool((of_words <= 1 + 1e-9).all())
-        elif section.facts.has_ternary_scores and length == 1 and not others(made):
+        elif section.facts.has_ternary_scores and length == 1 and not further_columns(made):
             assert not of_words.any()
         else:
             torch.testing.assert_close(of_words, torch.ones_like(of_words), **NEAR)
@@ -226,25 +225,29 @@ def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, of
 @ROWS
 def test_half_precision_is_finite(kind: str, name: str) -> None:
     made = network(kind, name).float()
-    given = inputs(made)
+    batch = inputs(made)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = everything(made, given)
-    assert all(bool(value.isfinite().all()) for value in found.values())
-    for iterations in ([1], [2, 3]):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            arcs = made(given, Wants(arcs=iterations)).arcs
-        assert bool(arcs.isfinite().all())
+        outputs = everything(made, batch)
+        arcs = [made(batch, Wants(arcs=iterations)).arcs for iterations in ([1], [2, 3])]
+    assert all(bool(value.isfinite().all()) for value in (*outputs.values(), *arcs))
 
 
 @ROWS
-def test_every_parameter_has_a_finite_gradient(kind: str, name: str) -> None:
-    """With a sentence of one word in the batch."""
-    made = network(kind, name)
-    found = everything(made, inputs(made))
-    sum(value.square().sum() for value in found.values()).backward()  # type: ignore[union-attr]
-    for key, parameter in made.encoder.named_parameters():
-        assert parameter.grad is not None, key
-        assert parameter.grad.isfinite().all(), key
+@pytest.mark.parametrize("sentence", ["vector", "mean"])
+def test_every_parameter_has_a_gradient(kind: str, name: str, sentence: str) -> None:
+    """Finite, with a sentence of one word in the batch; and something depends on each, the start included."""
+    made = network(kind, name, sentence=sentence)
+    batch = inputs(made)
+    outputs = everything(made, batch)
+    outputs["scores"] = made(batch, Wants(sentence=True)).scores["sentence"]
+    generator = torch.Generator().manual_seed(2)
+    weighted = [value * torch.randn(value.shape, generator=generator).double() for value in outputs.values()]
+    torch.stack([value.sum() for value in weighted]).sum().backward()
+    for key, parameter in made.named_parameters():
+        if sentence != "mean" or "pooler" not in key:
+            assert parameter.grad is not None, key
+            assert parameter.grad.isfinite().all(), key
+            assert parameter.grad.any(), key
 
 
 @ROWS
@@ -255,82 +258,205 @@ def test_saved_and_loaded_it_is_the_same(kind: str, name: str) -> None:
         for parameter in again.parameters():
             parameter.zero_()
     again.load_state_dict(load(save({key: value.contiguous() for key, value in made.state_dict().items()})))
-    given = inputs(made)
-    before, after = everything(made, given), everything(again, given)
+    batch = inputs(made)
+    before, after = everything(made, batch), everything(again, batch)
     assert all(torch.equal(values, after[key]) for key, values in before.items())
 
 
 # --- the one entrance -------------------------------------------------------------------------------------------------
 
 
-def tokens_of(given: Inputs) -> Tensor:
-    """Some words of each sentence, of one none."""
-    tokens = torch.zeros_like(given.mask)
-    tokens[0, [0, 3, 5]] = tokens[2, 1] = True
-    return tokens
-
-
 @ROWS
 def test_only_what_is_wanted_is_there(kind: str, name: str) -> None:
+    """Arcs of some iterations are those of all, alone and beside states."""
     made = network(kind, name)
-    given = inputs(made)
-    nothing = made(given, Wants())
+    batch = inputs(made)
+    nothing = made(batch, Wants())
     assert (dict(nothing.scores), nothing.states, nothing.arcs) == ({}, None, None)
-    words = made(given, Wants(words=given.mask))
+    words = made(batch, Wants(words=batch.mask))
     assert (list(words.scores), words.states, words.arcs) == (["words"], None, None)
-    states = made(given, Wants(states=True))
+    states = made(batch, Wants(states=True))
     assert (dict(states.scores), states.arcs) == ({}, None)
     assert states.states is not None
-    arcs = made(given, Wants(arcs=[2]))
-    assert (dict(arcs.scores), arcs.states, arcs.sentence) == ({}, None, None)
-    assert arcs.arcs.shape[1] == 1
-
-
-@ROWS
-def test_arcs_of_some_iterations_are_those_of_all(kind: str, name: str) -> None:
-    """Alone, and beside states."""
-    made = network(kind, name)
-    given = inputs(made)
-    every = everything(made, given)["arcs"]
+    arcs = everything(made, batch)["arcs"]
     for numbers in ([1], [3], [1, 3], [1, 2, 3]):
-        wanted = every[:, [number - 1 for number in numbers]]
-        torch.testing.assert_close(made(given, Wants(arcs=numbers)).arcs, wanted, **NEAR)
-        torch.testing.assert_close(made(given, Wants(arcs=numbers, states=True)).arcs, wanted, **NEAR)
+        wanted = arcs[:, [number - 1 for number in numbers]]
+        alone = made(batch, Wants(arcs=numbers))
+        assert (dict(alone.scores), alone.states, alone.sentence) == ({}, None, None)
+        torch.testing.assert_close(alone.arcs, wanted, **NEAR)
+        torch.testing.assert_close(made(batch, Wants(arcs=numbers, states=True)).arcs, wanted, **NEAR)
 
 
 @ROWS
 def test_scores_of_some_words_are_those_of_all_states(kind: str, name: str) -> None:
+    """Words of several tokens are read at the first."""
     made = network(kind, name)
-    given = inputs(made)
-    tokens = tokens_of(given)
-    states = everything(made, given)["states"]
-    expected = made.output(states[tokens])
+    batch = inputs(made)
+    tokens = torch.zeros_like(batch.mask)
+    tokens[0, [0, 3, 5]] = tokens[2, 1] = True
+    expected = made.output(everything(made, batch)["states"][tokens])
     for wants in (Wants(words=tokens), Wants(tokens=tokens), Wants(tokens=tokens, states=True, arcs=[1])):
-        torch.testing.assert_close(made(given, wants).scores["words"], expected, **NEAR)
-    none = made(given, Wants(tokens=torch.zeros_like(tokens))).scores["words"]
+        torch.testing.assert_close(made(batch, wants).scores["words"], expected, **NEAR)
+    none = made(batch, Wants(tokens=torch.zeros_like(tokens))).scores["words"]
     assert none.shape == (0, OUTPUTS)
-
-
-@ROWS
-def test_words_of_several_tokens_are_read_at_the_first(kind: str, name: str) -> None:
-    made = network(kind, name)
-    given = inputs(made)
-    n = given.mask.shape[1]
-    first = torch.tensor([[1, 2, 5], [0, n, n], [0, 3, n]])
+    n = batch.mask.shape[1]
+    pieces = replace(batch, first=torch.tensor([[1, 2, 5], [0, n, n], [0, 3, n]]))
     words = torch.tensor([[True, False, True], [True, False, False], [False, True, False]])
-    pieces = Inputs(ids=given.ids, mask=given.mask, first=first, segments=given.segments)
-    found = made(pieces, Wants(words=words)).scores["words"]
-    states = made(pieces if made.encoder.facts.reads_first else given, Wants(states=True)).states
+    scores = made(pieces, Wants(words=words)).scores["words"]
+    states = made(pieces if made.encoder.facts.reads_first else batch, Wants(states=True)).states
     at = torch.stack([states[0, 1], states[0, 5], states[1, 0], states[2, 3]])
-    torch.testing.assert_close(found, made.output(at), **NEAR)
+    torch.testing.assert_close(scores, made.output(at), **NEAR)
 
 
 @ROWS
-def test_scores_of_sentences_are_those_of_all_states(kind: str, name: str) -> None:
-    made = network(kind, name, of_sentences=True)
-    given = inputs(made)
-    full = everything(made, given)["sentence"]
+@pytest.mark.parametrize("sentence", ["vector", "mean"])
+def test_scores_of_sentences_are_those_of_all_states(kind: str, name: str, sentence: str) -> None:
+    made = network(kind, name, sentence=sentence)
+    batch = inputs(made)
+    expected = made.output(everything(made, batch)["sentence"])
     for wants in (Wants(sentence=True), Wants(sentence=True, states=True, arcs=[1])):
-        found = made(given, wants)
-        assert list(found.scores) == ["sentence"]
-        torch.testing.assert_close(found.scores["sentence"], made.output(full), **NEAR)
+        outputs = made(batch, wants)
+        assert list(outputs.scores) == ["sentence"]
+        torch.testing.assert_close(outputs.scores["sentence"], expected, **NEAR)
+
+
+# --- reading again ----------------------------------------------------------------------------------------------------
+
+
+def words_of(encoder: Any, lengths: tuple[int, ...] = LENGTHS) -> Words:
+    """Random unary scores, their mask, and what else the encoder reads of the words."""
+    generator = torch.Generator().manual_seed(1)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    unary = torch.randn(*mask.shape, encoder.facts.unary_width, dtype=torch.float64, generator=generator)
+    cues = torch.rand(*mask.shape, CUES, dtype=torch.float64, generator=generator)
+    segments = torch.randint(0, 2, mask.shape, generator=generator)
+    facts = encoder.facts
+    return Words(unary, mask, segments if facts.segment_types else None, cues if facts.counts_words else None)
+
+
+@ROWS
+@pytest.mark.parametrize("steps", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_the_first_reading_is_forward(kind: str, name: str, steps: int) -> None:
+    encoder = network(kind, name).encoder
+    iterations = encoder.section.iterations
+    words, steps = words_of(encoder), min(steps, iterations)
+    reading = encoder.again(encoder.begin(words, steps))
+    torch.testing.assert_close(reading.states, encoder(words).states, **NEAR)
+    assert not reading.arcs
+    wanted = sorted({1, iterations})
+    reading, expected = encoder.again(encoder.begin(words, steps, arcs=wanted)), encoder(words, arcs=wanted)
+    torch.testing.assert_close(reading.states, expected.states, **NEAR)
+    torch.testing.assert_close(torch.stack(reading.arcs, dim=1), expected.arcs, **NEAR)
+
+
+@ROWS
+def test_padding_changes_no_reading(kind: str, name: str) -> None:
+    encoder = network(kind, name).encoder
+    words = words_of(encoder)
+    size = (*words.mask.shape, encoder.facts.width)
+    bias = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * words.mask[:, :, None]
+    together = encoder.again(encoder.again(encoder.begin(words, 2)), bias).states
+    for row, length in enumerate(LENGTHS):
+        parts = (words.unary, words.mask, words.segments, words.cues)
+        alone = [None if value is None else value[row : row + 1, :length] for value in parts]
+        reading = encoder.begin(Words(*alone), 2)
+        states = encoder.again(encoder.again(reading), bias[row : row + 1, :length]).states
+        torch.testing.assert_close(together[row, :length], states[0], **NEAR)
+        assert not together[row, length:].any()
+
+
+def test_a_transformer_goes_on_with_its_last_layers() -> None:
+    encoder = network("transformer", "sinusoidal").encoder  # pre-norm: what is read is not what is carried on
+    words = words_of(encoder)
+    unary, mask = words.unary, words.mask
+    bias = torch.ones_like(unary) * mask[:, :, None]
+    found = encoder.again(encoder.again(encoder.begin(words, 2)), bias).states
+    allowed = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
+    states = encoder._embedded(words, models.transformer.PLAIN)
+    for number in (0, 1, 2):
+        states, _ = encoder.layers[number](states, allowed, None, False)
+    states = states + bias
+    for number in (1, 2):
+        states, _ = encoder.layers[number](states, allowed, None, False)
+    torch.testing.assert_close(found, encoder.final_norm(states) * mask[:, :, None], **NEAR)
+
+
+@pytest.mark.parametrize("options", [{}, {"root": {"labels": 4}}, {"heads": "tree"}, {"damping": {"labels": 0.3}}])
+@pytest.mark.parametrize("messages", ["fast", "plain"])
+def test_a_probabilistic_transformer_iterates_on(options: dict[str, Any], messages: Any) -> None:
+    made = []
+    for iterations in (3, 7):
+        torch.manual_seed(0)
+        section = {"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": iterations, "dropout": 0.0}
+        made.append(models.build({**section, **options}, messages).double().eval())
+    short, long = made
+    for mine, other in zip(short.parameters(), long.parameters(), strict=True):
+        torch.nn.init.normal_(mine, std=0.5)
+        other.data.copy_(mine.data)
+    words = words_of(short)
+    reading = short.begin(words, 2)
+    for _ in range(3):  # 1 + 3 x 2 iterations
+        reading = short.again(reading)
+    torch.testing.assert_close(reading.states, long(words).states, **NEAR)
+
+
+def test_potentials_of_the_last_iterations_are_used_again() -> None:
+    """As layers of a transformer are: after 1, 2, 3 come 2, 3 once more."""
+    sizes = {"kind": "probabilistic", "labels": 6, "channels": 2, "dropout": 0.0, "share_potentials": False}
+    short, long = (models.build({**sizes, "iterations": number}).double().eval() for number in (3, 5))
+    own = short.state_dict()
+    parts = {number: {key.split(".", 2)[-1]: own[key] for key in own if key.startswith(f"later.{number}.")}
+             for number in (0, 1)}  # fmt: skip
+    for number in range(4):
+        long.later[number].load_state_dict(parts[number % 2])
+    long.ternary.load_state_dict(short.ternary.state_dict())
+    words = words_of(short)
+    reading = short.begin(words, 2)
+    for _ in range(2):
+        reading = short.again(reading)
+    torch.testing.assert_close(reading.states, long(words).states, **NEAR)
+
+
+def test_a_bias_is_one_more_unary_factor_of_one_reading() -> None:
+    torch.manual_seed(0)
+    section = {"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
+    encoder = models.build(section).double().eval()
+    words = words_of(encoder)
+    unary, mask = words.unary, words.mask
+    bias = torch.randn(unary.shape, dtype=torch.float64) * mask[:, :, None]
+    without = encoder.again(encoder.begin(words, 1)).states
+    told = encoder.again(encoder.begin(words, 1), bias)
+    weight = encoder.inference.labels.weight
+    # In a single iteration the messages are those of before, and the factor is only added.
+    torch.testing.assert_close(told.states, without + bias / weight, **NEAR)
+    after = encoder.again(told).states  # from the distributions that the factor has changed, but without it
+    reading = encoder.begin(words, 1)
+    encoder.again(reading, bias)
+    torch.testing.assert_close(after, encoder.again(reading).states, **NEAR)
+    plain = encoder.again(encoder.again(encoder.begin(words, 1))).states
+    assert (after - plain).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", models.ENCODERS)
+def test_gradients_go_through_every_reading(kind: str) -> None:
+    encoder = network(kind, "plain").encoder.train()
+    words = words_of(encoder)
+
+    def value(unary: torch.Tensor) -> torch.Tensor:
+        reading = encoder.begin(Words(unary, words.mask), 2)
+        for _ in range(3):
+            reading = encoder.again(reading)
+        return reading.states
+
+    assert torch.autograd.gradcheck(value, (words.unary.requires_grad_(),), atol=1e-6, fast_mode=True)
+
+
+def test_an_encoder_without_a_rule_refuses() -> None:
+    class Once(Encoder):
+        def forward(self, words: Words, arcs: Any = False, at: Any = None) -> Any:
+            return words, arcs, at
+
+    with pytest.raises(UsageError, match="a Once cannot read a sentence again"):
+        Once(ProbabilisticTransformer()).begin(
+            torch.zeros(1, VOCABULARY, 4), torch.ones(1, VOCABULARY, dtype=torch.bool), 1
+        )

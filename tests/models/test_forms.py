@@ -122,15 +122,11 @@ def test_what_compilers_and_other_devices_see(decomposition: dict[str, Any], mon
         compare_forms({**scores, **options}, LENGTHS, monkeypatch, bool(number % 2))
 
 
-def test_arcs_and_their_gradients_are_equal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arcs_and_batches_without_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arcs and their gradients; one word, two words, sentences shorter than the band of near words."""
     for number, scores in enumerate(SCORES):
         compare_forms({**scores, **OPTIONS[-3]}, [6, 1, 3], monkeypatch, bool(number % 2), arcs=True)
-
-
-@pytest.mark.parametrize("lengths", [[1, 1], [2], [20]], ids=name)
-def test_batches_without_padding(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """One word, two words, sentences shorter than the band of near words."""
-    for scores in SCORES[::2]:
+        lengths = ([1, 1], [2], [20])[number % 3]
         compare_forms({**scores, "root": {"labels": 3}}, lengths, monkeypatch, packed=False)
 
 
@@ -155,48 +151,31 @@ def test_states_of_wanted_positions(options: dict[str, Any], monkeypatch: pytest
             assert_near(gradients(model, unary, some), gradients(model, unary, whole), 1e-12)
 
 
-@pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("options", OPTIONS, ids=name)
-def test_arcs_of_some_iterations_alone(options: dict[str, Any]) -> None:
-    """They are those that come with the states."""
-    model = encoder(**options)
-    unary, mask = sentences(LENGTHS)
-    arcs = model(Words(unary, mask), arcs=True).arcs
-    assert arcs is not None
-    for wanted in ([1], [2], [1, 2]):
-        rows = [iteration - 1 for iteration in wanted]
-        assert_near([model.arcs_alone(Words(unary, mask), wanted)], [arcs[:, rows]], 1e-12)
-    assert_near([model(Words(unary, mask), arcs=[1]).arcs], [arcs[:, :1]], 1e-12)
-
-
 # --- padding and empty batches ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("messages", ["plain", *FAST])
-def test_what_stands_at_padding_changes_nothing(messages: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_and_what_is_not_wanted_change_nothing(messages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = encoder(messages=messages, root={"labels": 3})
     unary, mask = sentences([5, 1, 3])
     expected = model(Words(unary, mask), arcs=messages == "plain")
     for packed in (True, False):
         pack(monkeypatch, packed)
-        for garbage in (torch.nan, torch.inf, -torch.inf):
+        for garbage in (torch.nan, -torch.inf):
             dirty = unary.masked_fill(~mask[:, :, None], garbage).requires_grad_()
             encoded = model(Words(dirty, mask), arcs=messages == "plain")
             assert_near(values(encoded), values(expected), 1e-12)
             (gradient,) = torch.autograd.grad(encoded.states.sum(), dirty)
             assert gradient.isfinite().all()
             assert not gradient[~mask].any()
-
-
-@pytest.mark.parametrize("messages", FAST)
-def test_padding_between_words(messages: str) -> None:
-    """Distances are those of the padded batch, as in the plain form; such sentences are not packed."""
-    model = encoder(messages="plain", root={"labels": 3})
-    unary, mask = sentences([8, 8, 2])
-    mask[1] = torch.tensor([True, False, False, True, False, False, False, True])
-    expected = model(Words(unary, mask))
-    model.messages = messages  # type: ignore[assignment]
-    assert_near(values(model(Words(unary, mask))), values(expected), 1e-12)
+    nothing = model(Words(unary, mask), at=torch.zeros_like(mask))
+    assert messages == "plain" or not nothing.states.any()
+    torch.testing.assert_close(nothing.sentence, expected.sentence)
+    # Padding between words: distances are those of the padded batch, and such sentences are not packed.
+    mask = torch.tensor([[True, False, False, True, True], [True, False, False, False, False], [True] * 5])
+    with_gaps = model(Words(unary, mask))
+    model.messages = "plain"
+    assert_near(values(with_gaps), values(model(Words(unary, mask))), 1e-12)
 
 
 @pytest.mark.parametrize("options", [{}, {"damping": {"heads": 0.3}}, {"schedule": "synchronous"}], ids=name)
@@ -224,15 +203,6 @@ def test_switching_to_evaluation_before_the_backward_pass(messages: str, options
         model.train(not switch)
         results.append(torch.autograd.grad(states.square().sum(), [unary, *model.parameters()]))
     assert_near(results[1], results[0], 1e-12)
-
-
-@pytest.mark.parametrize("messages", FAST)
-def test_no_wanted_position(messages: str) -> None:
-    model = encoder(messages=messages, root={"labels": 3})
-    unary, mask = sentences([4, 2])
-    nothing = model(Words(unary, mask), at=torch.zeros_like(mask))
-    assert not nothing.states.any()
-    torch.testing.assert_close(nothing.sentence, model(Words(unary, mask)).sentence)
 
 
 # --- lines and memory -------------------------------------------------------------------------------------------------

@@ -121,16 +121,6 @@ def test_bands_by_hand_equal_traceable_ones(kind: str) -> None:
         assert_near(run(True, steps), run(False, steps), 1e-12)
 
 
-@pytest.mark.parametrize("messages", ["plain", *FAST])
-def test_two_batches_in_one_backward_pass(messages: str) -> None:
-    model = encoder(messages=messages)
-    weights = list(model.parameters())
-    batches = [sentences([6, 2], seed=seed) for seed in (0, 1)]
-    parts = [torch.autograd.grad(loss(model(Words(*batch))), weights) for batch in batches]
-    whole = torch.autograd.grad(sum(loss(model(Words(*batch))) for batch in batches), weights)
-    assert_near(whole, [left + right for left, right in zip(*parts, strict=True)], 1e-12)
-
-
 def test_frozen_weights_and_no_gradients_at_all() -> None:
     model = encoder(decomposition={"kind": "uv", "rank": 3})
     unary, mask = sentences([6, 2])

@@ -124,7 +124,7 @@ def test_strong_cycles_lose_no_tree(name: str) -> None:
         torch.testing.assert_close(gradient, derivative, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 3])
 def test_gradients(n: int) -> None:
     scores = draw(2, n, seed=4).requires_grad_()
     mask = all_words(scores)
@@ -240,11 +240,8 @@ def test_it_compiles_in_one_graph() -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_no_words_at_all() -> None:
+def test_no_words_at_all_and_a_missing_root_column() -> None:
     assert tree_marginals(torch.zeros(2, 0, 1), torch.zeros(2, 0, dtype=torch.bool)).shape == (2, 0, 1)
     assert log_partition(torch.zeros(2, 0, 1), torch.zeros(2, 0, dtype=torch.bool)).tolist() == [0.0, 0.0]
-
-
-def test_a_missing_root_column_is_an_error() -> None:
     with pytest.raises(ValueError, match="3 words have 4 columns"):
         tree_marginals(torch.zeros(3, 3), torch.ones(3, dtype=torch.bool))

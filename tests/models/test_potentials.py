@@ -16,7 +16,7 @@ from torch import nn
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Words
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean, TiedOutput
+from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedOutput
 from probtrans_cli.models.probabilistic.crf import bucket_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder, message_norm
 from probtrans_cli.models.probabilistic.fast.layout import offsets
@@ -76,6 +76,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"globals": {"kind": "single-split", "parameterization": "neural"}}, "globals.parameterization"),
     ({"globals": {"kind": "rectified", "parameterization": "neural"}}, "globals.parameterization"),
     ({"globals": {"kind": "all-dep"}, "heads": "tree"}, "globals.kind"),
+    *(
+        ({"globals": kind and {"kind": kind}, "message_weight": {"features": 2.0}}, "message_weight.features")
+        for kind in (None, "all-dep", "rectified")
+    ),
 ]
 
 
@@ -86,13 +90,17 @@ def test_options_that_do_not_go_together_are_refused(section: dict[str, Any], ke
     assert [".".join(path) for path, _ in raised.value.faults] == [key]
 
 
-def test_wrong_values_and_kinds_are_refused() -> None:
-    with pytest.raises(ValidationError, match="labels"):
-        build({"labels": 0})
-    with pytest.raises(ValidationError, match="chanels"):
-        build({"chanels": 3})
-    with pytest.raises(KeyError, match="lstm"):
-        build({"kind": "lstm"})
+@pytest.mark.parametrize(
+    ("section", "error", "key"),
+    [
+        ({"labels": 0}, ValidationError, "labels"),
+        ({"chanels": 3}, ValidationError, "chanels"),
+        ({"kind": "lstm"}, KeyError, "lstm"),
+    ],
+)
+def test_wrong_values_and_kinds_are_refused(section: dict[str, Any], error: type[Exception], key: str) -> None:
+    with pytest.raises(error, match=key):
+        build(section)
 
 
 def test_a_dict_and_its_section_build_the_same() -> None:
@@ -103,19 +111,8 @@ def test_a_dict_and_its_section_build_the_same() -> None:
     section = {"labels": 8, "channels": 2, "root": {"labels": 4}, "globals": GLOBALS[1]}
     again = build(section).section
     assert all(torch.equal(*pair) for pair in zip(weights(section), weights(again), strict=True))
-    model = build(section).double()
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
-    assert model.facts.width == 8
-
-
-@pytest.mark.parametrize(
-    ("features", "faulty"),
-    [(None, True), ("all-dep", True), ("dep-split", False), ("single-split", False), ("rectified", True)],
-)
-def test_a_weight_of_features_needs_features_apart_from_heads(features: str | None, faulty: bool) -> None:
-    section: dict[str, Any] = {"globals": features and {"kind": features}, "message_weight": {"features": 2.0}}
-    found = ProbabilisticTransformer.model_validate(section).inconsistencies()
-    assert [path for path, _ in found] == ([("message_weight", "features")] if faulty else [])
+    for kind in ("dep-split", "single-split"):  # features apart from heads may have a weight of their own
+        assert build({"globals": {"kind": kind}, "message_weight": {"features": 2.0}}).facts.has_arcs
 
 
 # --- what comes out ---------------------------------------------------------------------------------------------------
@@ -150,14 +147,6 @@ def test_probabilities_are_the_softmax_of_the_scores(heads: str) -> None:
     at = torch.zeros_like(mask)
     at[0, 1] = True
     torch.testing.assert_close(probabilities(Words(unary, mask), at=at).states[0, 1], found.states[0, 1])
-
-
-def test_arcs_are_the_heads_of_every_iteration() -> None:
-    model = encoder(root=ROOTS[0], globals=GLOBALS[0], iterations=3)
-    unary, mask = sentences([4, 2])
-    arcs, states = model(Words(unary, mask), arcs=True).arcs, model.infer(unary, mask)
-    assert len(states) == 4
-    torch.testing.assert_close(arcs, torch.stack([state.heads for state in states[1:]], 1))
 
 
 # --- the scores -------------------------------------------------------------------------------------------------------
@@ -222,38 +211,24 @@ def test_rotary_scores_are_a_rotation_between_the_factors() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("root", ROOTS, ids=name)
-def test_root_scores(root: dict[str, Any]) -> None:
-    model = encoder(root=root, labels=4)
-    T = model.root_scores()
-    assert T.shape == (2, 4, 3)
-    part = model.root
-    for c, a, b in itertools.product(*map(range, T.shape)):
-        kind = root["decomposition"]["kind"]
-        if kind == "none":
-            expected = part.T[c, a, b]
-        elif kind == "uv":
-            expected = sum(part.U[c, r, a] * part.V[c, r, b] for r in range(2))
+def test_root_and_global_scores_are_those_of_their_factors() -> None:
+    for root, factors in zip(ROOTS, ("T", "U V", "U V W"), strict=True):
+        model = encoder(root=root, labels=4)
+        equation = {"T": "cab->cab", "U V": "cra,crb->cab", "U V W": "ra,rb,cr->cab"}[factors]
+        expected = torch.einsum(equation, *(getattr(model.root, factor) for factor in factors.split()))
+        assert expected.shape == (2, 4, 3)
+        torch.testing.assert_close(model.root_scores(), expected, rtol=0, atol=1e-12)
+    for features in GLOBALS:
+        model = encoder(globals=features, labels=4)
+        B, part = model.global_scores(), model.globals
+        alone = features["kind"] in ("single-split", "rectified")
+        assert B.shape == ((3, 4) if alone else (2, 3, 4))
+        if features.get("parameterization") == "neural":
+            expected = torch.einsum("kg,cag->cka", part.features.softmax(-1), part.T)
+            torch.testing.assert_close(B, expected, rtol=0, atol=1e-12)
         else:
-            expected = sum(part.U[r, a] * part.V[r, b] * part.W[c, r] for r in range(2))
-        assert abs(float(T[c, a, b]) - float(expected)) < 1e-12
+            assert torch.equal(B, part.B.squeeze(0) if alone else part.B)
     assert encoder().root_scores() is None
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("given", GLOBALS, ids=name)
-def test_global_scores(given: dict[str, Any]) -> None:
-    model = encoder(globals=given, labels=4)
-    B, part = model.global_scores(), model.globals
-    alone = given["kind"] in ("single-split", "rectified")
-    assert B.shape == ((3, 4) if alone else (2, 3, 4))
-    if given.get("parameterization") == "neural":
-        labels = part.features.softmax(-1)
-        for c, k, a in itertools.product(*map(range, B.shape)):
-            expected = sum(labels[k, g] * part.T[c, a, g] for g in range(4))
-            assert abs(float(B[c, k, a]) - float(expected)) < 1e-12
-    else:
-        assert torch.equal(B, part.B.squeeze(0) if alone else part.B)
     assert encoder().global_scores() is None
 
 
@@ -295,24 +270,7 @@ def test_penalty_of_a_rotation_is_the_mean_over_its_angles() -> None:
             R = torch.tensor(turn, dtype=torch.float64)
             total = total + torch.einsum("cpa,pq,cqe->cae", U[:, :, plane], R, V[:, :, plane])
         norms.append(float(total.square().sum()))
-    assert float(model.penalty() ** 2) == pytest.approx(sum(norms) / len(norms), rel=1e-12)
     assert float(model.penalty()) ** 2 == pytest.approx(sum(norms) / len(norms), rel=1e-12)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("messages", ["plain", "banded", "linear"])
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
-def test_gpu_gives_the_same_values(decomposition: dict[str, Any], messages: str) -> None:
-    options: dict[str, Any] = {"root": ROOTS[0], "globals": GLOBALS[0], "labels": 16, "gains": True}
-    model = encoder(decomposition=decomposition, **options, messages=messages)
-    unary, mask = sentences([20, 7, 1], labels=16)
-    here = model(Words(unary, mask)), model(Words(unary, mask), arcs=True)
-    model.cuda()
-    there = model(Words(unary.cuda(), mask.cuda())), model(Words(unary.cuda(), mask.cuda()), arcs=True)
-    for left, right in zip(there, here, strict=True):
-        torch.testing.assert_close(left.states.cpu(), right.states, rtol=0, atol=1e-9)
-        torch.testing.assert_close(left.sentence.cpu(), right.sentence, rtol=0, atol=1e-9)
-    torch.testing.assert_close(there[1].arcs.cpu(), here[1].arcs, rtol=0, atol=1e-9)
 
 
 # --- potentials of every iteration ------------------------------------------------------------------------------------
@@ -338,67 +296,35 @@ def test_each_iteration_may_have_potentials_of_its_own() -> None:
         torch.testing.assert_close(one, other.dense())
 
 
-@torch.no_grad()
-def test_the_same_potentials_in_every_iteration_are_shared_ones() -> None:
-    parts = {"root": ROOTS[0], "globals": GLOBALS[0], "iterations": 3, "step_size": {"heads": 0.6}}
-    shared, own = encoder(**parts), encoder(**parts, share_potentials=False)
-    own.load_state_dict({key: shared.state_dict()[key.split(".", 2)[-1] if "later" in key else key]
-                         for key in own.state_dict()})  # fmt: skip
-    unary, mask = sentences([5, 3])
-    torch.testing.assert_close(own(Words(unary, mask)).states, shared(Words(unary, mask)).states, rtol=0, atol=0)
-
-
 # --- gains ------------------------------------------------------------------------------------------------------------
 
-TERNARY = [{"decomposition": kind} for kind in DECOMPOSITIONS]
-TERNARY += [{"decomposition": kind, "symmetric": True} for kind in DECOMPOSITIONS if kind["kind"] != "rotary"]
-
-
-def without_gains(model: ProbabilisticEncoder, **options: Any) -> ProbabilisticEncoder:
-    """A model without gains that has all other parameters of this one."""
-    plain = encoder(**options)
-    plain.load_state_dict({key: value for key, value in model.state_dict().items() if not key.endswith("gains")})
-    return plain
+SYMMETRIC = [{"decomposition": kind, "symmetric": True} for kind in DECOMPOSITIONS if kind["kind"] != "rotary"]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("options", TERNARY, ids=name)
-def test_ternary_scores_are_scaled_at_the_word_and_at_its_head(options: dict[str, Any]) -> None:
-    model = encoder(**options, gains=True)
-    plain, gains = without_gains(model, **options), model.ternary.gains
-    for distances in (None, [-3, -1, 2]):
-        T, bare = model.ternary_scores(distances), plain.ternary_scores(distances)
-        for k, c, a, b in itertools.product(*map(range, T.shape)):
-            assert abs(float(T[k, c, a, b]) - float(gains[a] * gains[b] * bare[k, c, a, b])) < 1e-12
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("features", GLOBALS, ids=name)
-@pytest.mark.parametrize("root", ROOTS, ids=name)
-def test_root_and_global_scores_are_scaled_at_the_word(root: dict[str, Any], features: dict[str, Any]) -> None:
-    options = {"root": root, "globals": features, "labels": 4}
-    model = encoder(**options, gains=True)
-    plain = without_gains(model, **options)
-    of_root = model.root.gains[:, None] * plain.root_scores()
-    torch.testing.assert_close(model.root_scores(), of_root, rtol=0, atol=1e-12)
-    of_features = model.globals.gains * plain.global_scores()
-    torch.testing.assert_close(model.global_scores(), of_features, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS[:4], ids=name)
-def test_the_penalty_is_that_of_the_scaled_scores(decomposition: dict[str, Any]) -> None:
-    model = encoder(decomposition=decomposition, gains=True)
-    torch.testing.assert_close(model.penalty() ** 2, model.ternary_scores().square().sum())
-
-
-@torch.no_grad()
-def test_the_penalty_of_a_rotation_is_that_of_scaled_factors() -> None:
-    options = {"decomposition": {"kind": "rotary", "rank": 4}}
-    model = encoder(**options, gains=True)
-    plain = without_gains(model, **options)
-    plain.ternary.U *= model.ternary.gains
-    plain.ternary.V *= model.ternary.gains
-    torch.testing.assert_close(model.penalty() ** 2, plain.penalty() ** 2)
+@pytest.mark.parametrize("options", [{"decomposition": kind} for kind in DECOMPOSITIONS] + SYMMETRIC, ids=name)
+def test_gains_scale_scores_at_the_word_and_at_its_head(options: dict[str, Any]) -> None:
+    """Of ternary scores; of root and global ones at the word alone; the penalty is that of the scaled scores."""
+    for root, features in itertools.zip_longest(ROOTS, GLOBALS, fillvalue=None):
+        parts = {**options, "root": root, "globals": features}
+        model, plain = encoder(**parts, gains=True), encoder(**parts)
+        plain.load_state_dict({key: value for key, value in model.state_dict().items() if not key.endswith("gains")})
+        gains = model.ternary.gains
+        for distances in (None, [-3, -1, 2]):
+            scaled = gains[:, None] * gains * plain.ternary_scores(distances)
+            torch.testing.assert_close(model.ternary_scores(distances), scaled, rtol=0, atol=1e-12)
+        if root is not None:
+            of_root = model.root.gains[:, None] * plain.root_scores()
+            torch.testing.assert_close(model.root_scores(), of_root, rtol=0, atol=1e-12)
+        if features is not None:
+            of_features = model.globals.gains * plain.global_scores()
+            torch.testing.assert_close(model.global_scores(), of_features, rtol=0, atol=1e-12)
+    if options["decomposition"]["kind"] == "rotary":
+        plain.ternary.U *= gains
+        plain.ternary.V *= gains
+        torch.testing.assert_close(model.penalty(), plain.penalty())
+    else:
+        torch.testing.assert_close(model.penalty(), model.ternary_scores().norm())
 
 
 @torch.no_grad()
@@ -434,15 +360,6 @@ def test_the_tied_output_of_labels_scales_the_scores_of_words(output: str) -> No
         weights = [sum(math.exp(gains[a] * table[w, a] + message[a]) for a in range(6)) for w in range(9)]
         expected = torch.tensor([0.0 if w in (0, 2) else weights[w] for w in range(9)], dtype=torch.float64)
         torch.testing.assert_close(row, expected / expected.sum(), rtol=1e-9, atol=1e-12)
-
-
-@torch.no_grad()
-def test_the_tied_output_of_points_scales_the_scores_of_words() -> None:
-    made = network(latent="spherical")
-    assert isinstance(made.words, TiedMean)
-    states = torch.randn(5, 6, dtype=torch.float64)
-    scaled = made.words.mean(states) @ (made.unary.weight * made.words.gains).T
-    torch.testing.assert_close(made.words(states, made.unary.weight), scaled + made.words.bias + made.words.impossible)
 
 
 def network(**options: Any) -> Network:
@@ -486,35 +403,23 @@ def test_how_loud_messages_are() -> None:
 
 
 @torch.no_grad()
-def test_messages_are_compared_before_they_are_divided() -> None:
-    """By λ_Z; of points on a sphere with all that their numbers share."""
+@pytest.mark.parametrize(
+    "options", [{}, {"output": "probabilities"}, {"latent": "spherical", "message_weight": {"labels": 0.5}}], ids=name
+)
+def test_an_encoder_tells_how_loud_its_messages_are(options: dict[str, Any]) -> None:
+    """Before they are divided by λ_Z, whatever the states are; without ternary scores it is 0. What all labels of a
+    word share is left out; vectors on a sphere have it."""
     torch.manual_seed(0)
-    options = {"labels": 6, "channels": 2, "iterations": 1, "dropout": 0.0, "message_weight": {"labels": 0.5}}
-    section = ProbabilisticTransformer.model_validate({**options, "latent": "spherical"})
-    encoder = ProbabilisticEncoder(section)
-    unary, mask = torch.randn(1, 4, 6), torch.ones(1, 4, dtype=torch.bool)
-    states = encoder(Words(unary, mask))
-    found = encoder.figures(Words(unary, mask), states)
-    messages = 0.5 * states.states - unary
-    assert float(found["message_norm"]) == pytest.approx(float(messages.norm() / unary.norm()), rel=1e-5)
-    torch.nn.init.zeros_(encoder.ternary.U)
-    quiet = encoder.figures(Words(unary, mask), encoder(Words(unary, mask)))
-    assert float(quiet["message_norm"]) == pytest.approx(0.0, abs=1e-5)
-
-
-@pytest.mark.parametrize("output", ["scores", "probabilities"])
-@torch.no_grad()
-def test_an_encoder_tells_how_loud_its_messages_are(output: str) -> None:
-    """It is the same whether the states are label scores or probabilities; without ternary scores it is 0."""
-    torch.manual_seed(0)
-    section = ProbabilisticTransformer(labels=6, channels=2, iterations=2, dropout=0.0, output=output)
-    encoder = ProbabilisticEncoder(section)
-    unary, mask = torch.randn(1, 4, 6), torch.ones(1, 4, dtype=torch.bool)
-    last = encoder.infer(unary, mask)[-1].labels.log() - unary
-    last = last - last.mean(-1, keepdim=True)
-    own = unary - unary.mean(-1, keepdim=True)
-    found = encoder.figures(Words(unary, mask), encoder(Words(unary, mask)))
-    assert float(found["message_norm"]) == pytest.approx(float(last.norm() / own.norm()), rel=1e-4)
-    torch.nn.init.zeros_(encoder.ternary.U)
-    quiet = encoder.figures(Words(unary, mask), encoder(Words(unary, mask)))
-    assert float(quiet["message_norm"]) == pytest.approx(0.0, abs=1e-5)
+    section = {"labels": 6, "channels": 2, "iterations": 1 if "latent" in options else 2, "dropout": 0.0, **options}
+    model = ProbabilisticEncoder(ProbabilisticTransformer.model_validate(section))
+    words = Words(torch.randn(1, 4, 6), torch.ones(1, 4, dtype=torch.bool))
+    unary, states = words.vectors, model(words)
+    if "latent" in options:
+        messages = 0.5 * states.states - unary
+    else:
+        messages = model.infer(unary, words.mask)[-1].labels.log() - unary
+        messages, unary = (values - values.mean(-1, keepdim=True) for values in (messages, unary))
+    found = model.figures(words, states)
+    assert float(found["message_norm"]) == pytest.approx(float(messages.norm() / unary.norm()), rel=1e-4)
+    torch.nn.init.zeros_(model.ternary.U)
+    assert float(model.figures(words, model(words))["message_norm"]) == pytest.approx(0.0, abs=1e-5)

@@ -83,34 +83,6 @@ def test_a_sentence_is_what_its_definition_says(name: str) -> None:
         torch.testing.assert_close(found[b], made.output(vector), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_padding_and_batch_mates_change_no_sentence(name: str) -> None:
-    made, (ids, mask) = network(name), batch(4, 1, 7, 2)
-    together = encode(made, ids, mask, arcs=True)
-    scores = sentence_scores(made, ids, mask)
-    assert together.sentence is not None
-    assert together.arcs is not None
-    for b, n in enumerate(mask.sum(1).tolist()):
-        alone = encode(made, ids[b : b + 1, :n], mask[b : b + 1, :n], arcs=True)
-        assert alone.sentence is not None
-        assert alone.arcs is not None
-        near: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
-        torch.testing.assert_close(together.sentence[b], alone.sentence[0], **near)
-        torch.testing.assert_close(together.states[b, :n], alone.states[0], **near)
-        torch.testing.assert_close(together.arcs[b, :, :, :n, :n], alone.arcs[0, :, :, :, :n], **near)
-        torch.testing.assert_close(together.arcs[b, :, :, :n, mask.shape[1] :], alone.arcs[0, :, :, :, n:], **near)
-        assert not together.states[b, n:].any()
-        torch.testing.assert_close(scores[b], sentence_scores(made, ids[b : b + 1, :n], mask[b : b + 1, :n])[0], **near)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_classify_computes_what_the_full_encoding_gives(name: str) -> None:
-    made, (ids, mask) = network(name), batch(6, 2)
-    for arcs in (False, True):
-        full = encode(made, ids, mask, arcs=arcs).sentence
-        torch.testing.assert_close(sentence_scores(made, ids, mask), made.output(full), rtol=1e-9, atol=1e-11)
-
-
 def test_a_sentence_that_was_not_asked_for_is_not_answered() -> None:
     """Else the mean would be that of the words alone whose states were needed."""
     made, (ids, mask) = network("mean"), batch(6, 2)
@@ -118,16 +90,6 @@ def test_a_sentence_that_was_not_asked_for_is_not_answered() -> None:
     found: Outputs = made(Inputs(ids=ids, mask=mask), Wants(words=mask & (ids == ids[0, 0])))
     assert found.scores["words"].shape[1] == OUTPUTS
     assert found.sentence is None
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_every_part_that_a_sentence_rests_on_has_a_gradient(name: str) -> None:
-    made, (ids, mask) = network(name), batch(4, 2)
-    sentence_scores(made, ids, mask).square().sum().backward()  # type: ignore[no-untyped-call]
-    for part in (made.unary.weight, made.start, made.output.weight):
-        if part is not None:
-            assert part.grad is not None
-            assert part.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("name", WITH_START)

@@ -79,7 +79,7 @@ def by_hand(made: Network, ids: Tensor, first: list[int]) -> tuple[Tensor, Tenso
 
 @BOTH
 def test_states_and_arcs_of_words_are_those_of_one_encoder_after_the_other(upper: str) -> None:
-    made, given = network(upper), inputs()
+    made, given = network(upper), inputs(more=2)
     found = asked(made, given)
     alone = made(given, Wants(arcs=(1, 2))).arcs
     n = given.mask.shape[1]
@@ -114,18 +114,6 @@ def test_tokens_have_the_states_of_their_words_and_no_arcs_but_at_the_first(uppe
 
 
 @BOTH
-def test_padding_and_batch_mates_change_no_word(upper: str) -> None:
-    made = network(upper)
-    together = asked(made, inputs(more=2))
-    for b, length in enumerate(LENGTHS):
-        alone = asked(made, inputs((b,)))
-        torch.testing.assert_close(together.states[b, :length], alone.states[0], **NEAR)
-        torch.testing.assert_close(together.arcs[b, :, :, :length, :length], alone.arcs[0, ..., :length], **NEAR)
-        others = together.arcs[b, :, :, :length, max(LENGTHS) + 2 :]
-        torch.testing.assert_close(others, alone.arcs[0, ..., length:], **NEAR)
-
-
-@BOTH
 def test_scores_of_some_tokens_are_those_of_all_states(upper: str) -> None:
     made, given = network(upper), inputs()
     tokens = torch.zeros_like(given.mask)
@@ -137,24 +125,19 @@ def test_scores_of_some_tokens_are_those_of_all_states(upper: str) -> None:
     torch.testing.assert_close(made(given, Wants(words=words)).scores["words"], expected, **NEAR)
 
 
-def test_a_mean_is_one_of_words_and_not_of_tokens() -> None:
-    made, given = network("field", "mean"), inputs()
-    found = made(given, Wants(sentence=True)).scores["sentence"]
-    for b, first in enumerate(FIRST):
-        states, _ = by_hand(made, given.ids[b, : LENGTHS[b]], list(first))
-        torch.testing.assert_close(found[b], made.output(states.mean(0)), **NEAR)
-
-
-def test_a_root_is_that_of_the_upper_encoder() -> None:
-    made, given = network("rooted tree", "root"), inputs()
+@pytest.mark.parametrize(("upper", "sentence"), [("field", "mean"), ("rooted tree", "root")])
+def test_a_sentence_is_that_of_the_upper_encoder(upper: str, sentence: Sentence) -> None:
+    """The mean is that of words, not of tokens."""
+    made, given = network(upper, sentence), inputs()
     stack: Any = made.encoder
     found = made(given, Wants(sentence=True)).scores["sentence"]
     for b, first in enumerate(FIRST):
         ids = given.ids[b, : LENGTHS[b]]
         below = stack.lower(Words(made.unary.weight[ids][None], torch.ones(1, len(ids), dtype=torch.bool))).states
         scores = below[:, list(first)] @ stack.projection.weight.T
-        root = stack.upper(Words(scores, torch.ones(1, len(first), dtype=torch.bool))).sentence[0]
-        torch.testing.assert_close(found[b], made.output(root), **NEAR)
+        encoded = stack.upper(Words(scores, torch.ones(1, len(first), dtype=torch.bool)))
+        vector = encoded.sentence[0] if sentence == "root" else encoded.states[0].mean(0)
+        torch.testing.assert_close(found[b], made.output(vector), **NEAR)
 
 
 @pytest.mark.parametrize("begins", [True, False], ids=["of the vocabulary", "of its own"])
@@ -203,24 +186,16 @@ def test_a_sentence_without_words_is_read() -> None:
 def test_scores_of_labels_are_exact_in_an_autocast() -> None:
     made, given = network("field").float(), inputs()
     stack: Any = made.encoder
-    seen: list[torch.dtype] = []
-    stack.upper.register_forward_pre_hook(lambda _, given: seen.append(given[0].vectors.dtype))
+    vectors: list[Tensor] = []
+    stack.upper.register_forward_pre_hook(lambda _, given: vectors.append(given[0].vectors))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = asked(made, given)
-    assert seen == [torch.float32]
     assert bool(found.states.isfinite().all())
-
-
-def test_a_compiled_graph_has_no_value_in_its_shapes() -> None:
-    """The sizes of what the upper encoder reads follow from those of the input."""
-    made = network("field")
-    shapes: list[torch.Size] = []
-    made.encoder.top.register_forward_pre_hook(lambda _, given: shapes.append(given[0].vectors.shape))
+    # Sizes of what the upper encoder reads follow from those of the input: a compiled graph has no value in them.
+    n = max(LENGTHS)
     for words in (FIRST[0], FIRST[1]):
-        given = inputs((0,))
-        n = given.mask.shape[1]
-        asked(made, replace(given, first=torch.tensor([[*words, *[n] * (4 - len(words))]])))
-    assert shapes == [torch.Size([1, 4, 6])] * 2
+        asked(made, replace(inputs((0,)), first=torch.tensor([[*words, *[n] * (4 - len(words))]])))
+    assert [(part.dtype, part.shape[1]) for part in vectors] == [(torch.float32, 3), *[(torch.float32, 4)] * 2]
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

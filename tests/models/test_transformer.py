@@ -1,4 +1,4 @@
-"""The transformer encoder: against a loop written from its equations and torch's own layer, and its command."""
+"""The transformer encoder: against a loop written from its equations and torch's own layer; its command; its sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from small_models import assert_near, loss, name, sentences
+from small_models import assert_near, name, sentences
+from small_tasks import linear
+from support import workplace
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,8 +20,10 @@ from probtrans_cli.__main__ import run
 from probtrans_cli.errors import DataError
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Words
+from probtrans_cli.models.network import Network
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.model import Transformer
 
 SMALL: dict[str, Any] = {"kind": "transformer", "width": 6, "inner": 5, "heads": 2, "layers": 2}
 STILL = {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
@@ -141,6 +145,7 @@ def test_it_equals_a_loop_written_from_the_equations(options: dict[str, Any]) ->
     model, lengths = encoder(**options), [5, 1, 3]
     unary, mask = sentences(lengths, labels=6)
     segments = torch.tensor([[0, 1, 1, 0, 1]] * 3) if model.segments is not None else None
+    unary = unary.masked_fill(~mask[:, :, None], torch.nan)  # what stands on padding does not matter
     fast = model(Words(unary, mask, segments=segments))
     seen = model(Words(unary, mask, segments=segments), arcs=True)
     assert seen.arcs is not None
@@ -196,38 +201,7 @@ def test_a_layer_equals_torchs_own(kind: str, pre: bool) -> None:
     torch.testing.assert_close(model(Words(unary, mask)).states[mask], expected[mask], rtol=0, atol=1e-12)
 
 
-# --- the contract of every encoder ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("options", OPTIONS[:-1], ids=name)
-def test_padding_and_batch_mates_change_nothing(options: dict[str, Any]) -> None:
-    model, lengths = encoder(**options), [6, 3, 1, 0]
-    unary, mask = sentences(lengths, labels=6)
-    together = model(Words(unary, mask))
-    assert together.states.isfinite().all()
-    garbage = torch.where(mask[:, :, None], unary, torch.nan)
-    torch.testing.assert_close(model(Words(garbage, mask)).states, together.states, rtol=0, atol=0)
-    order = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(
-        model(Words(unary[order], mask[order])).states, together.states[order], rtol=0, atol=1e-12
-    )
-    for b, n in enumerate(lengths[:3]):
-        alone = model(Words(unary[b : b + 1, :n], mask[b : b + 1, :n]))
-        torch.testing.assert_close(together.states[b : b + 1, :n], alone.states, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("options", OPTIONS[:-1], ids=name)
-def test_every_parameter_matters(options: dict[str, Any]) -> None:
-    model = encoder(**options)
-    unary, mask = sentences([6, 4], labels=6)
-    segments = torch.arange(6).expand(2, 6) % 2 if model.segments is not None else None
-    loss(model(Words(unary, mask, segments=segments))).backward()
-    for key, parameter in model.named_parameters():
-        assert parameter.grad is not None, key
-        if model.positions is not None and key == "positions":
-            assert parameter.grad[:6].any(1).all()
-        else:
-            assert parameter.grad.any(), key
+# --- edges ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_of_no_words() -> None:
@@ -239,19 +213,6 @@ def test_a_batch_of_no_words() -> None:
         assert not states.any()
         assert unary.grad is not None
         assert unary.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=name)
-def test_a_row_without_a_word_changes_no_other_and_no_gradient(options: dict[str, Any]) -> None:
-    model = encoder(**options)
-    unary, mask = sentences([6, 4], labels=6)
-    beside, among = torch.cat([unary, unary[:1]]), torch.cat([mask, torch.zeros_like(mask[:1])])
-    expected, found = model(Words(unary, mask), arcs=True), model(Words(beside, among), arcs=True)
-    assert not found.states[2].any()
-    assert_near([found.states[:2], found.arcs[:2]], [expected.states, expected.arcs], 1e-12)
-    wanted = list(model.parameters())
-    both = [torch.autograd.grad(one.states.square().sum(), wanted, materialize_grads=True) for one in (found, expected)]
-    assert_near(*both, 1e-10)
 
 
 @pytest.mark.parametrize("options", [{}, {"positions": RELATIVE[3]}], ids=name)
@@ -313,21 +274,13 @@ def test_wrong_sizes_are_refused() -> None:
 # --- the command ------------------------------------------------------------------------------------------------------
 
 OVERRIDES = ["model.kind=transformer", "model.width=8", "model.inner=12", "model.heads=2", "model.layers=2"]
-TASKS = {
-    "tagging": ["task={kind: tagging, column: xpos}"],
-    "mlm": [],
-    "tied": ["task.output=tied"],
-}
 
 
-@pytest.mark.parametrize("task", ["tagging", "mlm", pytest.param("tied", marks=pytest.mark.slow)])
 def test_it_trains_resumes_and_parses(
-    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from support import workplace
-
     monkeypatch.chdir(workplace(tmp_path))
-    command = ["train", "tiny.yaml", *OVERRIDES, *TASKS[task], "runtime.threads=1", "eval.trees=true", "--json"]
+    command = ["train", "tiny.yaml", *OVERRIDES, "task.output=tied", "runtime.threads=1", "eval.trees=true", "--json"]
     assert run([*command, "name=whole"]) == 0
     whole = json.loads(capfd.readouterr().out)
     assert run([*command, "name=whole", "--resume"]) == 0
@@ -347,8 +300,6 @@ def test_it_trains_resumes_and_parses(
 def test_what_a_transformer_does_not_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from support import workplace
-
     monkeypatch.chdir(workplace(tmp_path))
     command = ["train", "tiny.yaml", *OVERRIDES]
     assert run([*command, "optim.ternary_penalty.weight=0.1"]) == 2
@@ -360,3 +311,107 @@ def test_what_a_transformer_does_not_have(
     assert run([*command, "name=short", "train.steps=1"]) == 0
     assert run(["eval", "runs/short", "--labels"]) == 2
     assert "the words of this model of kind transformer have no latent labels" in capfd.readouterr().err
+
+
+# --- sizes, and what weights start with -------------------------------------------------------------------------------
+
+
+TABLE_3: list[tuple[int, int, int, int, int, int]] = [  # d, d_ff, heads, layers, d_qkv, encoder parameters
+    (384, 2048, 8, 5, 256, 23_809_408),
+    (256, 2048, 14, 4, 128, 11_678_720),
+    (512, 2048, 14, 5, 32, 15_358_464),
+    (384, 512, 14, 4, 16, 3_155_456),
+    (256, 512, 10, 8, 256, 23_214_080),
+    (128, 1024, 14, 4, 256, 8_460_800),
+    (256, 512, 16, 3, 16, 1_709_312),
+]
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("sizes", TABLE_3, ids=str)
+def test_parameter_counts_are_those_of_table_3(sizes: tuple[int, ...]) -> None:
+    section = dict(zip(("width", "inner", "heads", "layers", "head_size"), sizes[:5], strict=True))
+    with torch.device("meta"):
+        assert count(build({"kind": "transformer", **section})) == sizes[5]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(False, 100_000), (True, 50_000)])
+def test_parameter_counts_of_cogs(share: bool, expected: int) -> None:
+    section = {"width": 64, "inner": 256, "heads": 4, "layers": 2, "head_size": 16, "share_layers": share}
+    relative = {"kind": "relative", "clip": 8}
+    assert count(build({"kind": "transformer", **section, "positions": relative})) == expected
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "layers", "width", "expected"),
+    [
+        (30_522, 12, 768, 109_482_240),
+        (30_522, 2, 128, 4_385_920),
+        (30_522, 24, 1024, 335_141_888),
+    ],
+)
+def test_parameter_counts_are_those_of_bert(vocabulary: int, layers: int, width: int, expected: int) -> None:
+    section = {"width": width, "inner": 4 * width, "heads": width // 64, "layers": layers}
+    with torch.device("meta"):
+        network = Network(vocabulary, build({"kind": "transformer", "preset": "bert", **section}), linear(2))
+    assert count(network.unary) + count(network.encoder) == expected
+
+
+def test_a_preset_gives_way_to_what_is_written() -> None:
+    section = Transformer.model_validate({"kind": "transformer", "preset": "bert", "layers": 2, "pooler": False})
+    assert (section.layers, section.width, section.pooler, section.norm_eps) == (2, 768, False, 1e-12)
+    assert section.resolved().head_size == 64
+
+
+def test_the_start_of_bert() -> None:
+    torch.manual_seed(0)
+    model = build({"kind": "transformer", "preset": "bert", "width": 64, "heads": 4, "inner": 256, "layers": 2})
+    network = Network(500, model, linear(2))
+    for key, parameter in [*model.named_parameters(), ("unary", network.unary.weight[1:])]:
+        if "norm" in key or "bias" in key:
+            assert set(parameter.detach().flatten().tolist()) == {0.0 if "bias" in key else 1.0}, key
+        else:
+            assert float(parameter.detach().std()) == pytest.approx(0.02, rel=0.15), key
+
+
+def test_the_start_of_the_paper() -> None:
+    torch.manual_seed(0)
+    layer: Any = build({**SMALL, "width": 64, "heads": 4, "head_size": 32, "initialization": "xavier"}).layers[0]
+    expected = math.sqrt(2.0 / (64 + 32))
+    assert float(layer.projections.weight.detach().std()) == pytest.approx(expected, rel=0.05)
+    assert float(layer.output.weight.detach().std()) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("options", [{}, {"initialization": "xavier"}, {"preset": "bert", "std": 0.5}], ids=name)
+def test_learned_sinusoidal_positions_start_as_fixed_ones(options: dict[str, Any]) -> None:
+    """They have as many parameters as other learned ones, and all else starts as it does with those."""
+    torch.manual_seed(0)
+    learned = build({**SMALL, **options, "positions": {"kind": "learned_sinusoidal", "rows": 12}})
+    torch.manual_seed(0)
+    absolute = build({**SMALL, **options, "positions": {"kind": "absolute", "rows": 12}})
+    fixed = build({**SMALL, **options, "positions": {"kind": "sinusoidal"}})
+    assert count(learned) == count(absolute) == count(fixed) + 12 * 6
+    positions = learned.positions.detach()  # type: ignore[union-attr]
+    angles = torch.arange(12)[:, None] * 10000.0 ** (-torch.arange(0, 6, 2) / 6)
+    torch.testing.assert_close(positions[:, 0::2], angles.sin(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(positions[:, 1::2], angles.cos(), rtol=0, atol=1e-5)
+    others = {key: value for key, value in absolute.named_parameters() if key != "positions"}
+    assert all(torch.equal(value, others[key]) for key, value in learned.named_parameters() if key != "positions")
+    fixed.load_state_dict({key: value for key, value in learned.state_dict().items() if key != "positions"})
+    unary, mask = sentences([6, 4], labels=6)
+    given = Words(unary.float(), mask)
+    torch.testing.assert_close(learned.eval()(given).states, fixed.eval()(given).states, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("initialization", "usual"), [("normal", 0.02), ("xavier", math.sqrt(2.0 / (500 + 64)))])
+def test_words_may_start_larger_than_the_rest(initialization: str, usual: float) -> None:
+    encoders = []
+    for options, std in [({}, usual), ({"word_std": 0.5}, 0.5)]:
+        torch.manual_seed(0)
+        encoders.append(build({**SMALL, "width": 64, "initialization": initialization, **options}))
+        words = Network(500, encoders[-1], linear(2)).unary.weight[1:]
+        assert float(words.detach().std()) == pytest.approx(std, rel=0.02)
+    assert all(map(torch.equal, *(encoder.parameters() for encoder in encoders)))
