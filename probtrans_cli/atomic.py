@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from probtrans_cli.errors import UsageError, unwritten
 from probtrans_cli.folders import regular
 
 PARTIAL, REPLACED = ".partial", ".replaced"
@@ -92,6 +93,23 @@ def _opened(path: Path) -> TextIO:
             if _is_open_already(path) and os.path.samestat(path.stat(), os.fstat(number)):
                 return open(number, "w", encoding="utf-8", closefd=False)
     return path.open("a", encoding="utf-8")
+
+
+@contextmanager
+def faults_of(output: Path | None, option: str, *, kept: str = "") -> Iterator[None]:
+    """Name the file in an error where it cannot be written (no such folder, a full disk).
+
+    ``kept``: what lies in the folder ``output`` already, which no hint may give up.
+    """
+    try:
+        yield
+    except OSError as error:
+        if output is None:
+            raise
+        again = f"and give the same command again{f'; {kept}' if kept else ''}"
+        hint = f"allow writing there, {again}" if kept else f"choose another {option}"
+        name = str(error.filename or output)
+        raise unwritten(name, error, UsageError, hint=hint, full=f"make room, {again}") from None
 
 
 def replace_text(path: Path, text: str, *, synced: bool = True) -> None:

@@ -21,14 +21,6 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.parse import COUNTS, ParseRequest, Parsing, safe, unread_in_words
-from probtrans_cli.commands.streams import (
-    LARGEST_CHUNK,
-    appearances,
-    faults_of,
-    form_of,
-    located,
-    sentences_of,
-)
 from probtrans_cli.data.blocks import (
     Block,
     Ends,
@@ -42,6 +34,13 @@ from probtrans_cli.data.blocks import (
 from probtrans_cli.data.files import display_name
 from probtrans_cli.data.processes import FEWER, Pool
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.streams import (
+    LARGEST_CHUNK,
+    appearances,
+    form_of,
+    located,
+    sentences_of,
+)
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import SUMS, locate
@@ -95,14 +94,14 @@ def parse_in_bulk(request: BulkRequest) -> None:
         pinned = replace(pinned, coordination=str(locate(pinned.coordination)))
     request = replace(request, parse=replace(pinned, threads=1))
     if request.merge:
-        with faults_of(request.parse.output, "-o"):
+        with atomic.faults_of(request.parse.output, "-o"):
             _merge(request, Job.of(request.folder, pinned.format, identity(request, versions)), blocks)
         return
     if not (request.folder / JOB).exists():
         Parsing(request.parse)  # what the model refuses is no job
     for warning in appearances(request.parse.files, request.parse.input_form):
         console.log(warning)
-    with faults_of(request.folder, "--output-dir", kept="blocks that are done stay"):
+    with atomic.faults_of(request.folder, "--output-dir", kept="blocks that are done stay"):
         job = Job.begin(request.folder, pinned.format, identity(request, versions))
         share = range(first, len(blocks) + 1, of)
         _do(request, job, blocks, share)

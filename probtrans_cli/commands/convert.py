@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands.streams import faults_of
 from probtrans_cli.data.corpus.tally import RowCounts
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.sentence import MOST_ROWS
@@ -74,7 +73,7 @@ def convert(request: ConvertRequest) -> None:
         _require_a_place(source, form)
     reports = []
     with (
-        faults_of(request.output, "-o"),
+        atomic.faults_of(request.output, "-o"),
         nullcontext(sys.stdout) if request.output is None else atomic.replacing(request.output, direct=True) as file,
     ):
         shown = request.output is None and file.isatty()  # in a file or a pipe, words keep their bytes

@@ -19,7 +19,6 @@ import numpy as np
 from probtrans_cli import atomic, console
 from probtrans_cli.checkpoint import refuse_link
 from probtrans_cli.commands.launch import processes
-from probtrans_cli.commands.streams import faults_of
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.corpus.tally import Tally, chosen, noting_new_labels, shortened, unlearned
@@ -157,7 +156,7 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     title, corpus = corpus_of(model, request, types, relations, kept)
     if request.predictions is not None and ranks.first:
         with (
-            faults_of(request.predictions, "--predictions"),
+            atomic.faults_of(request.predictions, "--predictions"),
             atomic.replacing(request.predictions, direct=True) as file,
         ):
             file.writelines(side_by_side(model, kept or [], predictor))

@@ -14,8 +14,8 @@ from pkgutil import resolve_name
 from typing import Literal, TextIO
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands.streams import PATIENCE, chunks, excess, faults_of, located, read, too_long
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.streams import PATIENCE, chunks, excess, located, read, too_long
 from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks import TASKS
@@ -205,7 +205,7 @@ def parse(request: ParseRequest) -> None:
     unread = parsing.unread()
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
     portions: Iterator[Sequence[Sentence]] = chunks(unread.passing(sentences), patience)
-    with faults_of(output, "-o"):
+    with atomic.faults_of(output, "-o"):
         if parsing.form.write_folder and output is not None and (output.is_dir() or output.suffix == ""):
             resolve_name(parsing.form.write_folder)(parsing.results(portions), output, parsing.display)
         else:

@@ -83,7 +83,7 @@ def test_what_is_certainly_too_long_is_refused_before_it_is_divided(
         seen.append(text)
         return divided(text, where)
 
-    monkeypatch.setattr("probtrans_cli.commands.streams.divided", noting)
+    monkeypatch.setattr("probtrans_cli.data.streams.divided", noting)
     (tmp_path / "long.txt").write_text("a b\n" + "a " * 6 + "\n", encoding="utf-8")
     ran = invoke("parse", "runs/tiny", str(tmp_path / "long.txt"), "--longest", "5")
     assert ran.code == 3

@@ -12,8 +12,8 @@ from threading import Event
 import pytest
 from support import Forks
 
-from probtrans_cli.commands.streams import chunks, excess
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.streams import chunks, excess
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError

@@ -11,11 +11,11 @@ import pytest
 from small_treebank import TRAIN, recipe
 from support import Stdin
 
-from probtrans_cli.commands.streams import appearances
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.data.readers import format_of, read_corpus
 from probtrans_cli.data.readers.appearance import Appearance, appearance, begins_as_conllu, look_ahead, watched
 from probtrans_cli.data.readers.conllu import COLUMNS
+from probtrans_cli.data.streams import appearances
 from probtrans_cli.errors import DataError
 from probtrans_cli.openie.label_rows import grid_format
 

@@ -1,9 +1,8 @@
-"""What verbs read and write: files and pipes as sentences, sentences as portions, and errors of output files."""
+"""Files and pipes as sentences, and sentences as portions that are read ahead."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -16,7 +15,7 @@ from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.lines import read_text
 from probtrans_cli.data.sentence import Sentence, divided
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.errors import DataError, UsageError, unwritten
+from probtrans_cli.errors import DataError
 from probtrans_cli.folders.places import holds
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
@@ -146,20 +145,3 @@ def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iter
         stopped.set()
         while not ahead.empty():  # the reader may wait for room
             ahead.get()
-
-
-@contextmanager
-def faults_of(output: Path | None, option: str, *, kept: str = "") -> Iterator[None]:
-    """Name the file in an error where it cannot be written (no such folder, a full disk).
-
-    ``kept``: what lies in the folder ``output`` already, which no hint may give up.
-    """
-    try:
-        yield
-    except OSError as error:
-        if output is None:
-            raise
-        again = f"and give the same command again{f'; {kept}' if kept else ''}"
-        hint = f"allow writing there, {again}" if kept else f"choose another {option}"
-        name = str(error.filename or output)
-        raise unwritten(name, error, UsageError, hint=hint, full=f"make room, {again}") from None
