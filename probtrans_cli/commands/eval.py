@@ -39,7 +39,6 @@ from probtrans_cli.folders import lock, regular
 from probtrans_cli.folders.checkpoints import is_installed, locate
 from probtrans_cli.recipe.data import Data, Select
 from probtrans_cli.recipe.training import Eval
-from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.reports.charts import reliability_diagram
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.tasks import TASKS
@@ -52,9 +51,8 @@ from probtrans_cli.trained.formats.lines import side_by_side
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import splitter_of
-from probtrans_cli.trained.predictor import Predictor, ensemble_of, predictor_of
+from probtrans_cli.trained.predictor import PredictOptions, Predictor, ensemble_of, predictor_of
 from probtrans_cli.trained.uncertainty import uncertainty_scores
-from probtrans_cli.trees import decode
 
 __all__ = ["EvalRequest", "evaluate", "evaluation_report"]
 
@@ -64,7 +62,7 @@ _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operato
 
 
 @dataclass(frozen=True)
-class EvalRequest:
+class EvalRequest(PredictOptions):
     """The arguments of `eval`."""
 
     checkpoint: str
@@ -79,10 +77,6 @@ class EvalRequest:
     """Whether to score trees; None: where the recipe does so, or another argument is about them."""
     baselines: bool = False
     """Score also the baselines of trees, and of tuples."""
-    channel: str | None = None
-    """A number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice, as for the next two."""
-    iteration: int | None = None
-    decoder: decode.Method | None = None
     choose: bool = False
     """First choose channel, iteration and decoder, unless given, by the trees of the corpus, and store the choice in
     the checkpoint."""
@@ -99,16 +93,8 @@ class EvalRequest:
     """A file for gold and predictions, see :func:`probtrans_cli.trained.formats.lines.side_by_side`."""
     coordination: str | None = None
     """A CKPT of coordinations, at which sentences are split before tuples are extracted."""
-    rescore: bool = False
-    """Tuples of split sentences get the confidence that they have in the undivided sentence."""
-    uncertainty: bool = False
-    """Score also the calibration of probabilities, see :mod:`probtrans_cli.trained.uncertainty`."""
     ood: str | None = None
     """Another text: also how well the uncertainty tells it from the corpus; ``extra``: the recipe's."""
-    dropout_samples: int | None = None
-    """Predict by the mean of this number of passes with dropout; None: by one pass without."""
-    weights: str | None = None
-    """How uncertain weights are used, see :func:`probtrans_cli.recipe.weights.way_of`; None: as the recipe says."""
     threads: int | None = None
 
 
@@ -145,7 +131,8 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
         raise UsageError("--top says how much --labels shows", hint=hint)
     requirements = [_requirement(text) for text in request.require]
     runs, files = runs_and_files(request.files)
-    request = replace(request, files=files)
+    # A text that is told from the corpus is told by the uncertainty.
+    request = replace(request, files=files, uncertainty=request.uncertainty or request.ood is not None)
     if request.choose and all_channels:
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
     model, predictor, method, splitter = _loaded(request, runs, ranks)
@@ -234,7 +221,7 @@ def _loaded(
     splitter = splitter_of(
         model, request.coordination, rescore=request.rescore, threads=request.threads,
         refused={
-            "--uncertainty": request.uncertainty or request.ood, "--predictions": request.predictions,
+            "--uncertainty": request.uncertainty, "--predictions": request.predictions,
             "further runs": runs, "--dropout-samples": request.dropout_samples, "--weights": request.weights,
         },
     )  # fmt: skip
@@ -251,15 +238,10 @@ def _loaded(
 
 def _predictor_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> tuple[Predictor, str | None]:
     # The predictor, and its method in words; None: as the recipe says.
-    doubt = request.uncertainty or request.ood is not None
-    weights = None if request.weights is None else way_of(request.weights)
     if not runs:
-        samples = request.dropout_samples
-        method = None if weights is None else weights.describe()
-        method = method if samples is None else f"dropout, {samples} samples"
-        return predictor_of(model, dropout_samples=samples, weights=weights, doubt=doubt), method
+        return predictor_of(model, request), request.method
     refused = {
-        "--dropout-samples": request.dropout_samples, "--weights": weights, "--choose": request.choose,
+        "--dropout-samples": request.dropout_samples, "--weights": request.weights, "--choose": request.choose,
         "--labels": request.latent_labels,
         "--relations": request.relations, "--channel": request.channel, "--iteration": request.iteration,
         "--decode": request.decoder, "--trees yes": request.trees == "yes", "--baselines": request.baselines,
@@ -275,7 +257,7 @@ def _predictor_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> tu
             raise UsageError(message, hint="give different runs, for example those of train --seeds 0,1,2")
         folders[folder] = name
     members = [model, *(Model.load(name, threads=request.threads) for name in runs)]
-    return ensemble_of(members, doubt=doubt), f"ensemble of {len(members)}"
+    return ensemble_of(members, doubt=request.uncertainty), f"ensemble of {len(members)}"
 
 
 # --- the scores -------------------------------------------------------------------------------------------------------

@@ -200,9 +200,9 @@ def parse(request: ParseRequest) -> None:
     if not request.files and sys.stdin.isatty():
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     parsing = Parsing(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
+    unread = parsing.unread()
     files = located(request.files or ["-"])
     sentences = (sentence for file in files for sentence in read(file, request.input_form, parsing.refused))
-    unread = parsing.unread()
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
     portions: Iterator[Sequence[Sentence]] = chunks(unread.passing(sentences), patience)
     with atomic.faults_of(output, "-o"):
@@ -210,7 +210,8 @@ def parse(request: ParseRequest) -> None:
             resolve_name(parsing.form.write_folder)(parsing.results(portions), output, parsing.display)
         else:
             with nullcontext(sys.stdout) if output is None else atomic.replacing(output, direct=True) as file:
-                pieces = parsing.written(_flushing(portions, file))
+                flushed = _flushing(portions, file)
+                pieces = parsing.written(flushed)
                 if output is None and file.isatty():  # in a file or a pipe, words keep their bytes
                     pieces = (safe(piece, coloured=parsing.display.coloured) for piece in pieces)
                 file.writelines(pieces)

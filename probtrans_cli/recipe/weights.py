@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.base import Section, Share
-from probtrans_cli.text import printable
 
 MOST_DRAWS = 10_000
 # Standard deviations of weights are kept between e^-12 and e^2, see LEAST and MOST in models/bayesian/weights.py. What
@@ -46,26 +43,6 @@ class WeightPredict(Section):
         if self.kind == "mean":
             return "mean weights"
         return f"moments, {self.state}" if self.kind == "moments" else f"{self.samples} draws of the weights"
-
-
-def way_of(text: str) -> WeightPredict:
-    """Read an option of the use of uncertain weights: `moments`, `diagonal`, `mean`, or a number of draws.
-
-    Raises:
-        UsageError: it is none of them.
-    """
-    by_name = {
-        "moments": WeightPredict(),
-        "kronecker": WeightPredict(),
-        "diagonal": WeightPredict(state="diagonal"),
-        "mean": WeightPredict(kind="mean"),
-    }
-    if text in by_name:
-        return by_name[text]
-    if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MOST_DRAWS:
-        return WeightPredict(kind="samples", samples=int(text))
-    hint = f"give moments, diagonal, mean, or a number of draws up to {MOST_DRAWS:,}"
-    raise UsageError(f"--weights {printable(text)}: not a way to use uncertain weights", hint=hint)
 
 
 Part = Literal["attention", "feed_forward", "output"]

@@ -11,7 +11,6 @@ import numpy as np
 
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task
 from probtrans_cli.text import rounded
@@ -19,8 +18,7 @@ from probtrans_cli.trained.arcs import chain_of, read_arcs
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
 from probtrans_cli.trained.latent_labels import as_records, most_probable, require_labels
 from probtrans_cli.trained.predictions import Reader, require_alternatives
-from probtrans_cli.trained.predictor import Predictor, predictor_of
-from probtrans_cli.trees import decode
+from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor_of
 from probtrans_cli.trees.drawing.drawing import EveryTree, arc_probabilities, reads_right_to_left
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.trees.drawing.records import tree_record
@@ -30,32 +28,17 @@ MISC = {"LatentLabelEntropy": "latent_label_entropy", "HeadEntropy": "head_entro
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParseOptions:
+class ParseOptions(PredictOptions):
     """What is wanted of sentences, from the command line to the predictor."""
 
     trees: bool = True
     """Without them, nothing is computed for them."""
-    channel: str | int | None = None
-    """The channel whose heads are read: a number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice, as for
-    the next two."""
-    iteration: int | None = None
-    """1..T, or -1 for the last."""
-    decoder: decode.Method | None = None
     latent_labels: int | None = None
     """How many latent labels of each word; None: none."""
     top: int | None = None
     """How many alternatives of the task's predictions, where there are several."""
-    uncertainty: bool = False
-    """Predictions have entropies, and where there are members their mutual information with the answer."""
     abstain: float | None = None
     """Leave out tags and labels that are less probable."""
-    dropout_samples: int | None = None
-    """Predict by the mean of this number of passes with dropout; None: by one pass without."""
-    weights: str | None = None
-    """How uncertain weights are used: ``moments``, ``diagonal``, ``mean`` or a number of draws; None: as the recipe
-    says."""
-    rescore: bool = False
-    """With a model of coordinations: the confidence of a tuple is that of its labels in the undivided sentence."""
 
 
 @dataclass(frozen=True)
@@ -154,9 +137,7 @@ class Parser:
         if options.abstain is not None and not model.task.answers.abstains:
             raise UsageError(f"--abstain: a task of kind {kind} gives no tags or labels", hint="leave it out")
         if predictor is None:
-            weights = None if options.weights is None else way_of(options.weights)
-            samples, doubt = options.dropout_samples, options.uncertainty
-            predictor = predictor_of(model, dropout_samples=samples, weights=weights, doubt=doubt)
+            predictor = predictor_of(model, options)
         self.predictor = predictor
         if readings is None:
             channels = range(model.recipe.model.trees) if options.channel == "all" else [options.channel]

@@ -27,6 +27,7 @@ and ensembles neither.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,10 +47,12 @@ from probtrans_cli.models.bayesian.propagation import Kind
 from probtrans_cli.models.bayesian.readout import Predictive, entropy, mixture, predictive, predictive_probabilities
 from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.models.network import Network
-from probtrans_cli.recipe.weights import WeightPredict
+from probtrans_cli.recipe.weights import MOST_DRAWS, WeightPredict
 from probtrans_cli.tasks.base import Task
+from probtrans_cli.text import printable
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.machine import mixed_seed
+from probtrans_cli.trees import decode
 
 INNER = ("latent_label_entropy", "head_entropy")
 """Names of the entropies inside the network."""
@@ -57,6 +60,57 @@ INNER = ("latent_label_entropy", "head_entropy")
 Scores = Mapping[str, Tensor]
 Sizes = Mapping[str, Sequence[int]]
 """Of scores that hold several distributions side by side, the numbers of classes of each, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """How a trained model is asked, from the command line to the predictor; by default as it was trained."""
+
+    channel: str | int | None = None
+    """The channel whose heads are read: a number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice, as for
+    the next two."""
+    iteration: int | None = None
+    """1..T, or -1 for the last."""
+    decoder: decode.Method | None = None
+    uncertainty: bool = False
+    """Answers have entropies, and where there are members their mutual information with the answer."""
+    dropout_samples: int | None = None
+    """Predict by the mean of this number of passes with dropout; None: by one pass without."""
+    weights: str | None = None
+    """How uncertain weights are used: ``moments``, ``diagonal``, ``mean`` or a number of draws; None: as the recipe
+    says."""
+    rescore: bool = False
+    """With a model of coordinations: the confidence of a tuple is that of its labels in the undivided sentence."""
+
+    @property
+    def method(self) -> str | None:
+        """How answers are predicted, in a few words; None: as the recipe says."""
+        if self.dropout_samples is not None:
+            return f"dropout, {self.dropout_samples} samples"
+        return None if self.weights is None else way_of(self.weights).describe()
+
+
+AS_TRAINED = PredictOptions()
+
+
+def way_of(text: str) -> WeightPredict:
+    """Read an option of the use of uncertain weights: `moments`, `diagonal`, `mean`, or a number of draws.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    by_name = {
+        "moments": WeightPredict(),
+        "kronecker": WeightPredict(),
+        "diagonal": WeightPredict(state="diagonal"),
+        "mean": WeightPredict(kind="mean"),
+    }
+    if text in by_name:
+        return by_name[text]
+    if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MOST_DRAWS:
+        return WeightPredict(kind="samples", samples=int(text))
+    hint = f"give moments, diagonal, mean, or a number of draws up to {MOST_DRAWS:,}"
+    raise UsageError(f"--weights {printable(text)}: not a way to use uncertain weights", hint=hint)
 
 
 class Predictor(ABC):
@@ -371,26 +425,16 @@ def plain(model: ModelBase, *, doubt: bool = False) -> Plain:
     return Plain(model.network, temperature_of(model), doubt)
 
 
-def predictor_of(
-    model: ModelBase,
-    *,
-    dropout_samples: int | None = None,
-    weights: WeightPredict | None = None,
-    doubt: bool = False,
-    at_temperature: bool = True,
-) -> Predictor:
+def predictor_of(model: ModelBase, options: PredictOptions = AS_TRAINED, *, at_temperature: bool = True) -> Predictor:
     """Return how a model predicts by itself, or by another method.
 
-    Args:
-        model: the model.
-        dropout_samples: the number of passes with dropout.
-        weights: how its uncertain weights are used; None: as its recipe says.
-        doubt: whether answers have their uncertainty.
-        at_temperature: with the temperature, if it predicts with one.
+    ``at_temperature``: with the temperature, if it predicts with one.
 
     Raises:
         UsageError: the model drops nothing, has no uncertain weights, or its task does not choose among classes.
     """
+    doubt, dropout_samples = options.uncertainty, options.dropout_samples
+    weights = None if options.weights is None else way_of(options.weights)
     if doubt:
         _require_questions(model, "--uncertainty")
     if dropout_samples is not None:

@@ -24,6 +24,7 @@ from probtrans_cli.trained.base import ModelBase, Reading
 from probtrans_cli.trained.evaluation import answered, columns, evaluate
 from probtrans_cli.trained.predictor import (
     INNER,
+    PredictOptions,
     Predictor,
     inner_doubt,
     predictor_of,
@@ -131,7 +132,7 @@ def uncertainty_scores(
     assert predictor.doubt, "the predictor reports its uncertainty"
     scale, temperature = None, temperature_of(model)
     # The temperature of dev, or none where the model predicts with it already; not by another method than dev's.
-    if model.temperature is not None and predictor == predictor_of(model, doubt=predictor.doubt):
+    if model.temperature is not None and predictor == predictor_of(model, PredictOptions(uncertainty=predictor.doubt)):
         scale = 1.0 / model.temperature if temperature == 1.0 else temperature
     watch = Notes(model, predictor, scale)
     how, asking = model.evaluation(), predictor

@@ -30,10 +30,9 @@ from random_transformers import one_pass
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.models.base import Inputs, Wants, Words
 from probtrans_cli.models.bayesian.weights import drawn
-from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Plain, Predictor, predictor_of
+from probtrans_cli.trained.predictor import Plain, PredictOptions, Predictor, predictor_of, way_of
 from probtrans_cli.trained.uncertainty import uncertainty_scores
 
 WAYS = ("mean", "diagonal", "moments", "4", "16", "64")
@@ -103,7 +102,7 @@ def main() -> None:
     given = parser.parse_args()
     plain, model = Model.load(given.plain), Model.load(given.run)
     ways = [Way("plain", plain, predictor_of(plain))]
-    ways += [Way(name, model, predictor_of(model, weights=way_of(name))) for name in WAYS]
+    ways += [Way(name, model, predictor_of(model, PredictOptions(weights=name))) for name in WAYS]
     test = prepare(model.recipe).splits["test"]
     plans = model.evaluation().batches(test)
     chosen = plans[:: max(1, len(plans) // (given.batches or len(plans)))][: given.batches]
@@ -127,7 +126,9 @@ def main() -> None:
     print("| way | time, encoder | whole | memory, encoder | whole | nll | ece |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for index, way in enumerate(ways):
-        doubting = predictor_of(way.model, weights=None if way.model is plain else way_of(way.name), doubt=True)
+        doubting = predictor_of(
+            way.model, PredictOptions(weights=None if way.model is plain else way.name, uncertainty=True)
+        )
         found = uncertainty_scores(way.model, doubting, test)["uncertainty"]
         ratios = [of[index] / of[0] for of in (encoding, predicting, inside, memory)]
         told = " | ".join(f"{ratio:.1f}" for ratio in ratios)
