@@ -15,9 +15,8 @@ score, prediction    accuracy, tags             as :class:`Part` says
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import torch
@@ -103,11 +102,18 @@ class Parts(Task):
         return {name: fill for task in self.tasks.values() for name, fill in task.columns.items()}
 
     def training(self, batch: Batch) -> Batch:
-        """Let the parts change the batch in turn."""
-        return reduce(lambda changed, task: task.training(changed), self.tasks.values(), batch)
+        """Let the parts change the batch in turn. Where several choose the words that are scored, all words are."""
+        return self._in_turn(batch, lambda task, changed: task.training(changed))
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
-        return reduce(lambda changed, task: task.evaluation(changed, number), self.tasks.values(), batch)
+        return self._in_turn(batch, lambda task, changed: task.evaluation(changed, number))
+
+    def _in_turn(self, batch: Batch, change: Callable[[Task, Batch], Batch]) -> Batch:
+        chosen = []
+        for task in self.tasks.values():
+            batch = change(task, replace(batch, scored=None))
+            chosen += [] if batch.scored is None else [batch.scored]
+        return replace(batch, scored=chosen[0] if len(chosen) == 1 else None)
 
     def wants(self, batch: Batch) -> Wants:
         """Return what the parts want. In a batch, all that ask for words, or for tokens, ask for the same ones; a part

@@ -83,11 +83,13 @@ class WordTagging(Task):
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """The cross entropy, summed over words, or over sentences of means over words."""
         gold, at = batch.gold[self.column], batch.gold[self.column] >= 0
-        losses = functional.cross_entropy(outputs.scores["words"].float(), batch.picked(gold), reduction="none")
+        # Beside other parts of a task, all words have scores; those without a tag that train has are left out here.
+        scores = outputs.scores["words"].float()
+        losses = functional.cross_entropy(scores, batch.picked(gold), reduction="none", ignore_index=UNLEARNED)
         if self.section.loss == "words":
             total = losses.sum()
         else:
-            total = (losses / batch.picked(at.sum(1, keepdim=True).expand_as(at))).sum()
+            total = (losses / batch.picked(at.sum(1, keepdim=True).clamp(min=1).expand_as(at))).sum()
         return {"loss": Term(total, self.counts(batch)["loss"])}
 
     def questions(self, batch: Batch) -> Questions:

@@ -342,7 +342,9 @@ def test_the_doubt_within_members_of_an_ensemble_is_the_model_s(there: Path) -> 
 def test_trees_of_eval_are_those_of_parse(there: Path, invoke: Invoke) -> None:
     """With the same draws; `score trees` has the figures of `eval`."""
     arguments = ("runs/ivon", "dev.conllu", "--weights", "3")
-    found = invoke("eval", *arguments, "--json").json["scores"]["dev.conllu"]["trees"]["with_punct"]["all"]
+    found = invoke("eval", *arguments, "--trees", "yes", "--json").json["scores"]["dev.conllu"]["trees"]["with_punct"][
+        "all"
+    ]
     parsed = invoke("parse", *arguments)
     Path("parsed.conllu").write_text(parsed.out, encoding="utf-8")
     again = invoke("score", "trees", "parsed.conllu", "--gold", "dev.conllu", "--json").json
