@@ -41,8 +41,11 @@ def report(text: str) -> Any:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("runs/trees", "--json", "--baselines"), ("runs/tags", "--json", "--uncertainty")],
-    ids=["trees", "uncertainty"],
+    [
+        ("runs/tags", "--json", "--uncertainty"),
+        pytest.param(("runs/trees", "--json", "--baselines"), marks=pytest.mark.exhaustive),
+    ],
+    ids=["uncertainty", "trees"],
 )
 def test_the_scores_are_those_of_one(folder: Path, arguments: tuple[str, ...]) -> None:
     ((code, alone, _),) = evaluated(folder, [environment()], *arguments)

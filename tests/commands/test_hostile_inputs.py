@@ -87,7 +87,7 @@ def test_mutations_are_those_of_the_seed() -> None:
 
 @pytest.mark.slow
 def test_a_hundredth_of_the_attack(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.hostile", "--kept", str(tmp_path / "kept"), "--scale", "0.01"]
+    command = [sys.executable, "-m", "tests.hostile", "--kept", str(tmp_path / "kept"), "--scale", "0.005"]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not (tmp_path / "kept").exists()

@@ -345,7 +345,7 @@ def test_corpus(corpus: Path, split: str, step: int) -> None:
     assert compare(corpus, split, step) == -(-SPLITS[split] // step)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("split", SPLITS)
 def test_whole_corpus(corpus: Path, split: str) -> None:
     assert compare(corpus, split, 1) == SPLITS[split]

@@ -176,8 +176,13 @@ def test_a_folder_answers_as_parse_does(form: str, options: tuple[str, ...], pla
     end_to_end(invoke, form, *options)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "form"), list(zip(OVERRIDES, cycle(["pt2", "onnx"]), strict=False)))
+PAIRS = list(zip(OVERRIDES, cycle(["pt2", "onnx"]), strict=False))
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [pytest.param(*pair, marks=(pytest.mark.slow, pytest.mark.exhaustive)[k // 2 % 2]) for k, pair in enumerate(PAIRS)],
+)
 def test_a_folder_of_every_task_answers_as_parse_does(kind: str, form: str, place: Path, invoke: Invoke) -> None:
     """With a transformer, which is traced in a moment."""
     if kind == "ner":

@@ -118,8 +118,9 @@ def drawn_scores(made: Network, batch: Inputs, wants: Wants, key: str, draws: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("uncertain_too", ["nothing", "norms", "words"])
-@pytest.mark.parametrize("sentence", [None, "cls", "mean"])
+@pytest.mark.parametrize(
+    ("sentence", "uncertain_too"), [(None, "nothing"), (None, "words"), ("cls", "norms"), ("mean", "nothing")]
+)
 @torch.no_grad()
 def test_scores_beside_draws(sentence: Any, uncertain_too: str) -> None:
     """Of words, of `<cls>` and of means over words, of so many classes that their weights do not matter."""

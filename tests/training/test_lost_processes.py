@@ -246,6 +246,7 @@ def torchrun(folder: Path, run: str, *options: str, changes: tuple[str, ...] = L
     return Job([*command, *program], folder, run)
 
 
+@pytest.mark.exhaustive
 def test_an_error_under_torchrun_is_told(folder: Path) -> None:
     """Beside the report of the launcher, which ends all processes as soon as one ends."""
     ended = torchrun(folder, "told", changes=("train.eval_every=30",)).end()

@@ -119,7 +119,7 @@ KILLS = [
         for variant in list(VARIANTS)[1:]
         if variant != "tagging"
     ),
-    *(pytest.param(variant, 3, "calls", marks=pytest.mark.slow) for variant in ("plain", "bayes", "openie")),
+    *(pytest.param(variant, 3, "calls", marks=pytest.mark.slow) for variant in ("openie",)),
     *(pytest.param(variant, 10, "calls", marks=pytest.mark.exhaustive) for variant in VARIANTS),
 ]
 
@@ -258,7 +258,7 @@ def test_a_signal_in_the_final_phase(forks: Forks, folder: Path, whole: Whole) -
     assert weights(run) == weights(whole("plain")[0])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_kills_of_the_command_itself(folder: Path, whole: Whole) -> None:
     """The same with whole processes instead of forks."""
     run = folder / "runs/process"
