@@ -12,7 +12,6 @@ Files that are made here are compared with their SHA-256 like the others.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from typing import BinaryIO
 
 from probtrans_cli.corpora import Corpus, Options, Placed
 from probtrans_cli.corpora.files import KnownFile, files_of, lines_of, place, read_lines
+from probtrans_cli.text import from_json
 
 
 def copies(corpus: Corpus, options: Options) -> Iterator[Placed]:
@@ -43,7 +43,7 @@ def corrected_rows(folder: Path) -> Iterator[int]:
     """Yield the lines of gen.tsv, counted from 1, in which an agent became a theme after the labels had been made."""
     tables, labels = read_lines(folder / "gen.tsv"), read_lines(folder / "seqtag" / "gen_seqtag.jsonl")
     for number, (row, record) in enumerate(zip(tables, labels, strict=True), start=1):
-        themes = json.loads(record)["role"].count("theme")
+        themes = from_json(record)["role"].count("theme")
         if row.endswith("\tobj_pp_to_subj_pp") and row.count(". theme (") != themes:
             yield number
 
