@@ -57,7 +57,7 @@ task: {{kind: {kind}, rows: {rows}, iterative_steps: 1}}
 model: {model}
 optim: {{kind: adam, lr: {lr}}}
 train: {{epochs: {epochs}, batch_words: 500}}
-eval: {{every_epochs: {epochs}}}
+eval: {{every_epochs: {epochs}, trees: true}}
 runtime: {{threads: 1}}
 """
 PROBABILISTIC = (
