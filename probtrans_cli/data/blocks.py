@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from probtrans_cli.data.files import decoded, display_name, is_compressed, open_lines, raw_line, raw_lines
+from probtrans_cli.data.files import decoded, display_name, is_compressed, open_lines, raw_lines
 from probtrans_cli.errors import DataError, reason
 
 Ends = Literal["line", "empty line"]
@@ -163,9 +163,10 @@ def _behind_sentence(file: BinaryIO, position: int, ends: Ends) -> int:
     if position == 0:
         return 0
     file.seek(position)
-    line = raw_line(file)
+    lines = raw_lines(file)
+    line = next(lines, b"")
     while line and ends == "empty line":
-        line = raw_line(file)
+        line = next(lines, b"")
         if line in (b"\n", b"\r\n"):
             break
     return file.tell()

@@ -73,13 +73,8 @@ def open_lines(path: str | Path) -> Iterator[str]:
         raise DataError(f"{name}: cannot be read: {reason(error)}", hint="check the path") from None
 
 
-def raw_line(file: BinaryIO) -> bytes:
-    """Return the next line of a file with its end; of a too long one no more than what :func:`decoded` refuses."""
-    return file.readline(LONGEST_LINE + 1)
-
-
 def raw_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Iterate over all lines, each as by :func:`raw_line`."""
+    """Iterate over the lines of a file with their ends; of a too long one no more than what :func:`decoded` refuses."""
     return iter(partial(file.readline, LONGEST_LINE + 1), b"")
 
 

@@ -23,9 +23,10 @@ from probtrans_cli.data.codecs.entities import (
     may_follow,
     plain_tags,
     read_spans,
+    strict_spans,
     tags_of,
 )
-from probtrans_cli.data.codecs.entity_scores import compare, entities_in, entity_scores
+from probtrans_cli.data.codecs.entity_scores import compare, entity_scores
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes", "bilou", "iob1", "bmes", "bmewo")
 LETTERS: dict[Scheme, str] = {
@@ -368,7 +369,7 @@ def test_what_is_read_strictly() -> None:
         ("iob1", "O B-X I-X O I-X B-X I-X", [("X", 4, 5), ("X", 5, 7)]),
         ("iob1", "I-X I-Y B-Y B-X", [("X", 0, 1), ("Y", 1, 2), ("Y", 2, 3)]),
     ]:
-        assert entities_in(tags.split(), scheme) == expected
+        assert [(span.type, span.start, span.end) for span in strict_spans(tags.split(), scheme)] == expected
 
 
 def test_scores_are_those_of_the_public_strict_mode() -> None:

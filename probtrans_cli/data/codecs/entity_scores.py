@@ -64,17 +64,12 @@ def compare(gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: S
     """
     if [len(tags) for tags in gold] != [len(tags) for tags in predicted]:
         raise ValueError("inconsistent: gold and predicted tags are of different sentences")
-    of_gold, of_predicted = (
-        {(number, *entity) for number, tags in enumerate(side) for entity in entities_in(tags, scheme)}
-        for side in (gold, predicted)
-    )
-    return Compared(of_gold, of_predicted, len(gold))
-
-
-def entities_in(tags: list[str], scheme: Scheme | None = None) -> list[tuple[str, int, int]]:
-    """Return each entity of a sentence as its type, its first word from 0 and the word behind; ``scheme`` as above."""
-    spans = read_spans(tags) if scheme is None else strict_spans(tags, scheme)
-    return [(span.type, span.start, span.end) for span in spans]
+    sides: list[set[Entity]] = [set(), set()]
+    for side, entities in zip((gold, predicted), sides, strict=True):
+        for number, tags in enumerate(side):
+            spans = read_spans(tags) if scheme is None else strict_spans(tags, scheme)
+            entities.update((number, span.type, span.start, span.end) for span in spans)
+    return Compared(sides[0], sides[1], len(gold))
 
 
 def scores_of(counts: Mapping[Any, float]) -> dict[str, float]:

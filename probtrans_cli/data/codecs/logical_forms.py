@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ _MODIFIER = re.compile(rf"(\S+) \. nmod \. (\S+) \( {_VARIABLE} , {_VARIABLE} \)
 _RELATION = re.compile(rf"(\S+) \. ({'|'.join(_RELATIONS)}) \( {_VARIABLE} , (?:{_VARIABLE}|(\S+)) \)")
 _VERB_ALONE = re.compile(r"LAMBDA a \. (?:LAMBDA b \. )?LAMBDA e \. (\S+) \. ")
 
+_NOUN_ALONE = "LAMBDA a . {0} ( a )"
 _TRANSITIVE = "LAMBDA a . LAMBDA b . LAMBDA e . {0} . agent ( e , b ) AND {0} . theme ( e , a )"
 _AGENT_ONLY = "LAMBDA a . LAMBDA e . {0} . agent ( e , a )"
 _THEME_ONLY = "LAMBDA a . LAMBDA e . {0} . theme ( e , a )"
@@ -188,17 +189,13 @@ def _read_primitive(word: str, form: str) -> GraphLabels | None:
     category, verb = "", ""
     if form == word:
         category = "PNOUN"
-    elif form == _noun_alone(word):
+    elif form == _NOUN_ALONE.format(word.lower()):
         category = "CNOUN"
     elif match := _VERB_ALONE.match(form):
         verb = match[1]
         if form in [frame.format(verb) for frame in (_TRANSITIVE, _AGENT_ONLY, _THEME_ONLY)]:
             category = "VERB"
     return GraphLabels([-1], [""], [category], [""], [verb]) if category else None
-
-
-def _noun_alone(word: str) -> str:
-    return f"LAMBDA a . {word.lower()} ( a )"
 
 
 class _Reading:
@@ -329,7 +326,7 @@ def _write(words: Sequence[str], labels: GraphLabels) -> str:
 
 def _write_primitive(word: str, category: str, verb: str) -> str:
     if category != "VERB":
-        return _noun_alone(word) if category == "CNOUN" else word
+        return _NOUN_ALONE.format(word.lower()) if category == "CNOUN" else word
     if verb in _AGENT_ONLY_VERBS.split():
         return _AGENT_ONLY.format(verb)
     return (_THEME_ONLY if verb in _THEME_ONLY_VERBS.split() else _TRANSITIVE).format(verb)
@@ -349,7 +346,7 @@ def graph_labels(
 
     Args:
         texts: the label of every word, by column.
-        parent: how parents are learned, a key of ``PARENTS``, or ``attention``.
+        parent: how parents are learned: ``relative`` or ``absolute`` places, by ``category``, or by ``attention``.
         by_attention: in that case the parents, -1 = none.
     """
     labels = {name: list(of_words) for name, of_words in texts.items()}
@@ -357,7 +354,18 @@ def graph_labels(
         labels["category"] = categories(labels["role"], labels["kind"])
     else:
         labels["kind"] = kinds_of_words(labels["role"], labels["category"], labels["verb_name"])
-    parents = PARENTS[parent](labels) if by_attention is None else list(by_attention)
+    if by_attention is not None:
+        parents = list(by_attention)
+    elif parent == "category":
+        places = places_of_kinds(labels["kind"])
+        counted = [parent_by_category(label, i, places) for i, label in enumerate(labels["by_category"])]
+        parents = [OUTSIDE if place is None else place for place in counted]
+    else:
+        parents = []
+        for i, label in enumerate(labels["offset" if parent == "relative" else "position"]):
+            place = int(label or 0) + (i if parent == "relative" else 0)
+            # A parent before the first word is not the same as none.
+            parents.append(-1 if not label else place if 0 <= place < len(labels["kind"]) else OUTSIDE)
     return GraphLabels(parents, labels["role"], labels["category"], labels["noun_type"], labels["verb_name"])
 
 
@@ -366,26 +374,3 @@ def graph_record(labels: GraphLabels, words: Sequence[str] | None) -> dict[str, 
     columns = {name: list(getattr(labels, name)) for name in LABELS_OF_WORDS}
     form = None if words is None else logical_form(words, labels)
     return {"labels": {**columns, "parent": list(labels.parents)}, "logical_form": form}
-
-
-def _by_place(labels: Sequence[str], *, relative: bool) -> list[int]:
-    parents = []
-    for i, label in enumerate(labels):
-        parent = int(label or 0) + (i if relative else 0)
-        # A parent before the first word is not the same as none.
-        parents.append(-1 if not label else parent if 0 <= parent < len(labels) else OUTSIDE)
-    return parents
-
-
-def _by_category(labels: Mapping[str, list[str]]) -> list[int]:
-    places = places_of_kinds(labels["kind"])
-    parents = [parent_by_category(label, i, places) for i, label in enumerate(labels["by_category"])]
-    return [OUTSIDE if parent is None else parent for parent in parents]
-
-
-PARENTS: Mapping[str, Callable[[Mapping[str, list[str]]], list[int]]] = {
-    "relative": lambda labels: _by_place(labels["offset"], relative=True),
-    "absolute": lambda labels: _by_place(labels["position"], relative=False),
-    "category": _by_category,
-}
-"""From the labels of a sentence to its parents, by how these are learned."""

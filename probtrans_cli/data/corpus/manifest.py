@@ -91,10 +91,11 @@ def canonical(data: Data) -> dict[str, Any]:
     its keys say, see ``VocabularyKind.identity``.
     """
     without: dict[str, Any] = {"prepared": True}
-    for name in ("vocabulary", *_options()):
+    of_formats = [format.options for format in FORMATS.values() if format.options is not None]
+    for name in ("vocabulary", *of_formats):
         section = getattr(data, name)
         without[name] = {key for key, default in section.added_later.items() if getattr(section, key) == default}
-    for name in (*_options(), "longest", "too_long", "extra", "select", "shard_sentences"):
+    for name in (*of_formats, "longest", "too_long", "extra", "select", "shard_sentences"):
         if getattr(data, name) == Data.model_fields[name].default:
             without[name] = True
     content = data.model_dump(mode="json", exclude=without)
@@ -102,19 +103,15 @@ def canonical(data: Data) -> dict[str, Any]:
     return content
 
 
-def _options() -> set[str]:
-    """Return the sections of ``data`` that belong to a single format each."""
-    return {format.options for format in FORMATS.values() if format.options is not None}
-
-
 def fingerprint(data: Data, sources: Sequence[Source]) -> str:
     """Return a sha256 of all that determines the encoded corpus: the options and the bytes, not where they lie."""
-    described, options = canonical(data), _options()
+    described = canonical(data)
+    of_formats = {format.options for format in FORMATS.values()}
     content = {
         "format": FORMAT,
         "vocabulary": described["vocabulary"],
         "sources": [(source.split, source.format, source.sha256) for source in sources],
-        **{name: section for name, section in described.items() if name in {*options, "select", "shard_sentences"}},
+        **{name: section for name, section in described.items() if name in {*of_formats, "select", "shard_sentences"}},
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -154,40 +151,30 @@ def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:
     old = read_manifest(folder)
     if old is None or old["data"] != canonical(data):
         return False
-    if not has_sources(old, sources) or not has_files(folder, old):
-        return False
     for source in sources:
-        format = FORMATS[source.format]
-        stored = {*old["splits"][source.split].get("columns", ())}
+        format, stored = FORMATS[source.format], {*old["splits"].get(source.split, {}).get("columns", ())}
         # Prepared before the format had all of its columns?
         if not {*format.columns} <= old["labels"].keys() or not {*format.stored_later} <= stored:
             return False
     if any(source.by_content(data.format) for source in sources) and old["fingerprint"] != fingerprint(data, sources):
         return False  # an earlier version has read it as text
-    if name := first_damaged(folder, old):
-        console.log(f"{folder / name}: damaged: the corpus is prepared again")
-        return False
-    return True
+    return is_intact(folder, old, sources)
 
 
-def has_sources(manifest: dict[str, Any], sources: Sequence[Source]) -> bool:
-    """Return whether a folder was made from files of this content."""
-    before = [(split, entry["sha256"]) for split in manifest["sources"] for entry in manifest["sources"][split]]
-    return before == [(source.split, source.sha256) for source in sources]
-
-
-def has_files(folder: Path, manifest: dict[str, Any]) -> bool:
-    """Return whether all files of a folder are there, each with its size."""
-    sizes = manifest["files"].items()
-    return all(regular.is_file(folder / name) and (folder / name).stat().st_size == size for name, size in sizes)
-
-
-def first_damaged(folder: Path, manifest: dict[str, Any]) -> str | None:
-    """Return a file of a folder that differs from its checksum in the manifest; None: there is none.
+def is_intact(folder: Path, manifest: Mapping[str, Any], sources: Sequence[Source]) -> bool:
+    """Return whether a folder was made from files of this content, and all of its own are there as they were written.
 
     Folders of an earlier version have no checksums, and those of large ones are left to ``prepare --force``.
     """
-    sums = manifest.get("sha256", {})
-    if sum(manifest["files"].values()) > QUICKLY_READ:
-        return None
-    return next((name for name in sums if sha256(folder / name) != sums[name]), None)
+    before = [(split, entry["sha256"]) for split, entries in manifest["sources"].items() for entry in entries]
+    if before != [(source.split, source.sha256) for source in sources]:
+        return False
+    sizes, sums = manifest["files"], manifest.get("sha256", {})
+    for name, size in sizes.items():
+        if not (regular.is_file(folder / name) and (folder / name).stat().st_size == size):
+            return False
+    for name in sums if sum(sizes.values()) <= QUICKLY_READ else ():
+        if sha256(folder / name) != sums[name]:
+            console.log(f"{folder / name}: damaged: the corpus is prepared again")
+            return False
+    return True

@@ -29,10 +29,8 @@ from probtrans_cli.data.corpus.manifest import (
     LABELS,
     MANIFEST,
     candidate_folders,
-    first_damaged,
     folder_of,
-    has_files,
-    has_sources,
+    is_intact,
     read_manifest,
     shards_of,
     up_to_date,
@@ -145,8 +143,7 @@ def _by_fingerprint(recipe: Recipe, fingerprint: str) -> Prepared | None:
             continue
         sources = find_sources(recipe.data, {})
         with lock.held_for_a_moment(folder.parent):
-            usable = has_sources(manifest, sources) and has_files(folder, manifest)
-            prepared = open_prepared(folder) if usable and first_damaged(folder, manifest) is None else None
+            prepared = open_prepared(folder) if is_intact(folder, manifest, sources) else None
         if prepared is not None:
             console.log(f"the vocabulary's folder {origin} is gone: what was read there is in {folder}")
             _check_task(recipe, prepared, sources)
