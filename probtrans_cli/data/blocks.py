@@ -17,8 +17,7 @@ from typing import BinaryIO, Literal
 from probtrans_cli.data.files import decoded, display_name, is_compressed, open_lines, raw_lines
 from probtrans_cli.errors import DataError, reason
 
-Ends = Literal["line", "empty line"]
-"""What ends a sentence in a file: every line does, or an empty one."""
+Ends = Literal["line", "empty line"]  # what ends a sentence in a file: every line does, or an empty one
 _COLUMNS = re.compile(rb"(\xef\xbb\xbf)?#\s*global\.columns\s*=")
 _PIECE = 1 << 20  # bytes read at a time to count lines
 
@@ -45,10 +44,8 @@ class Block:
     path: str
     size: int
     begin: int = 0
-    end: int | None = None
-    """None: up to the end of the file."""
-    file: Version | None = None
-    """Its file, as it was when the block was cut; None: this is not checked."""
+    end: int | None = None  # None: up to the end of the file
+    file: Version | None = None  # its file, as it was when the block was cut; None: this is not checked
 
     @property
     def is_whole(self) -> bool:

@@ -25,14 +25,10 @@ from probtrans_cli.errors import DataError, reason
 from probtrans_cli.folders.places import holds, places
 
 EMBEDDED = "embedded:"
-LONGEST_LINE = 8 << 20
-"""Bytes of a line: a longer one is refused before it is held in memory."""
-MOST_LINES = 100_000
-"""Lines at the beginning of a file in which something is looked for."""
-COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
-"""Endings of the names of compressed files, in lower case."""
-ENDINGS = f"{', '.join(COMPRESSED[:-1])} or {COMPRESSED[-1]}"
-"""The same, in words."""
+LONGEST_LINE = 8 << 20  # bytes of a line: a longer one is refused before it is held in memory
+MOST_LINES = 100_000  # lines at the beginning of a file in which something is looked for
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst")  # endings of the names of compressed files, in lower case
+ENDINGS = f"{', '.join(COMPRESSED[:-1])} or {COMPRESSED[-1]}"  # the same, in words
 UNPACKED_BYTES, UNPACKED_RATIO = 1 << 26, 1000
 """An archive that unpacks to more than these bytes, and to more than so many times its own, is no corpus: text is
 packed to a tenth or so, and a tenth of a megabyte of Zstandard may stand for gigabytes."""

@@ -31,8 +31,7 @@ Begin = Callable[..., Do]
 class _Process:
     process: SpawnProcess
     connection: Connection
-    task: int | None = None
-    """The task that it is doing."""
+    task: int | None = None  # the task that it is doing
 
     def receive(self) -> dict[str, Any] | None:
         """Return the next message, or None if the process has died; raise the fault that ended it."""

@@ -30,8 +30,7 @@ class Ranks:
 
     rank: int = 0
     world: int = 1
-    local: int | None = None
-    """The number of this process on its machine, and of its GPU; None: it may choose."""
+    local: int | None = None  # the number of this process on its machine, and of its GPU; None: it may choose
 
     @property
     def first(self) -> bool:

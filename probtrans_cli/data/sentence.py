@@ -12,17 +12,14 @@ from numpy.typing import NDArray
 
 from probtrans_cli.data.tokens import tokenize
 
-BITS = 3
-"""Of a label in a grid as it is stored: there are eight labels at most."""
-MOST_ROWS = 20
-"""So many rows of a grid fit into 64 bits."""
+BITS = 3  # of a label in a grid as it is stored: there are eight labels at most
+MOST_ROWS = 20  # so many rows of a grid fit into 64 bits
 
 
 class TagFault(NamedTuple):
     """A tag of a column file that is read although it is not as it should be."""
 
-    where: str
-    """`file:line`."""
+    where: str  # `file:line`
     reason: str
     reading: str | None = None
     """How it is read, if its spelling is wrong; None: it breaks its scheme's rules, and is read as by conlleval."""

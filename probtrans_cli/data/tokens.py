@@ -13,10 +13,8 @@ from typing import TypeGuard
 # White space between words. No-break spaces do not break: corpora use them inside a word ("4 1/2").
 _BETWEEN_WORDS = re.compile("[^\\S\u00a0\u2007\u202f]+")
 _CHUNK = re.compile(r"\S+")  # of str.split()
-LONGEST = 2000
-"""Words or tokens that a sentence may have for `parse`, unless somebody allows more."""
-MASK = "[MASK]"
-"""How a hidden word is written."""
+LONGEST = 2000  # words or tokens that a sentence may have for `parse`, unless somebody allows more
+MASK = "[MASK]"  # how a hidden word is written
 _LETTER = re.compile(r"\w")  # a letter, a digit or `_`
 _OPENING = """\"'`([{<«“‘¿¡$£€#"""
 _CLOSING = frozenset("""\"'`)]}>»”’.,;:!?%…""")

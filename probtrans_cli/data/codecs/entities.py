@@ -28,8 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Scheme = Literal["iob2", "bioes", "bilou", "iob1", "bmes", "bmewo"]
-TAG_END = "\n"
-"""What separates the tags of a sentence that are written as one text."""
+TAG_END = "\n"  # what separates the tags of a sentence that are written as one text
 
 
 class Span(NamedTuple):
@@ -77,8 +76,7 @@ _RULES: dict[Scheme, _Rules] = {
     "bmes": _Rules("B", "M", "E", "S", letters="BMES", bound="ME", closed=True),
     "bmewo": _Rules("B", "M", "E", "W", letters="BMEW", bound="ME", closed=True),
 }
-_OPEN = ("B", "I", "M")
-"""The letters behind which an entity may go on."""
+_OPEN = ("B", "I", "M")  # the letters behind which an entity may go on
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -213,8 +211,7 @@ def detect(sequences: Iterable[Sequence[str]], *, strict: bool = False, prefer: 
 
 # --- notation ---------------------------------------------------------------------------------------------------------
 
-NO_TYPE = "ENTITY"
-"""The type of entities of files whose tags name none."""
+NO_TYPE = "ENTITY"  # the type of entities of files whose tags name none
 _LETTER = "[BIESLUMWbieslumw]"
 _NOTATIONS = {
     "a letter in front of the type": re.compile(rf"(?P<letter>{_LETTER})(?P<between>[-_])(?P<type>.+)", re.DOTALL),
@@ -229,8 +226,7 @@ class Plain(NamedTuple):
     """A tag of a file in plain spelling."""
 
     tag: str
-    repair: str | None = None
-    """How it is read, where the spelling is not that of the file's usual tags."""
+    repair: str | None = None  # how it is read, where the spelling is not that of the file's usual tags
     misfit: str | None = None
     """Why it is no tag of the file, where that is clear whatever the scheme; ``tag`` is as it stands then."""
 

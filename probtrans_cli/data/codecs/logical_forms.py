@@ -45,8 +45,7 @@ from typing import Any
 ROLES = ("", "agent", "theme", "recipient", "ccomp", "xcomp", "PREP", "PP_NOUN")
 CATEGORIES = ("", "CNOUN", "PNOUN", "VERB")
 NOUN_TYPES = ("", "DEF", "INDEF")
-NONE = "none"
-"""The class that stands for a label that a word does not have."""
+NONE = "none"  # the class that stands for a label that a word does not have
 _RELATIONS = ("agent", "theme", "recipient", "ccomp", "xcomp")
 
 _BETWEEN_TERMS = re.compile(" ; | AND ")
@@ -79,16 +78,11 @@ class GraphLabels:
         ValueError: the lists have different lengths.
     """
 
-    parents: list[int]
-    """Index of the parent word from 0, or -1."""
-    role: list[str]
-    """What the word is to its parent, one of ``ROLES``."""
-    category: list[str]
-    """One of ``CATEGORIES``."""
-    noun_type: list[str]
-    """One of ``NOUN_TYPES``: definite or indefinite."""
-    verb_name: list[str]
-    """The lemma of a verb."""
+    parents: list[int]  # index of the parent word from 0, or -1
+    role: list[str]  # what the word is to its parent, one of ``ROLES``
+    category: list[str]  # one of ``CATEGORIES``
+    noun_type: list[str]  # one of ``NOUN_TYPES``: definite or indefinite
+    verb_name: list[str]  # the lemma of a verb
 
     def __post_init__(self) -> None:
         lengths = [len(self.parents), len(self.role), len(self.category), len(self.noun_type), len(self.verb_name)]
@@ -334,8 +328,7 @@ def _write_primitive(word: str, category: str, verb: str) -> str:
 
 # --- predictions ------------------------------------------------------------------------------------------------------
 
-OUTSIDE = -3
-"""A parent that is no word of the sentence."""
+OUTSIDE = -3  # a parent that is no word of the sentence
 LABELS_OF_WORDS = ("role", "category", "noun_type", "verb_name")
 
 

@@ -41,10 +41,8 @@ from probtrans_cli.recipe.data import ABSENT, FORMATS, Data
 from probtrans_cli.text import first_of, from_json
 from probtrans_cli.version import __version__
 
-Report = dict[str, Any]
-"""What was counted of a part, as JSON values."""
-BYTES = 32 << 20
-"""Of a part; each byte of a compressed file counts as `_PACKED`."""
+Report = dict[str, Any]  # what was counted of a part, as JSON values
+BYTES = 32 << 20  # of a part; each byte of a compressed file counts as `_PACKED`
 _PACKED = 4
 QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95, "99%": 0.99, "max": 1.0}
 _TALLY = TypeAdapter(Tally)
@@ -59,11 +57,9 @@ class Part:
     """A part of a split: blocks of its files, in order."""
 
     split: str
-    number: int
-    """In its split, from 0."""
+    number: int  # in its split, from 0
     blocks: tuple[tuple[Source, Block], ...]
-    whole: bool = False
-    """Whether the split has this part alone, as its sentences do not stand alone."""
+    whole: bool = False  # whether the split has this part alone, as its sentences do not stand alone
 
     @property
     def size(self) -> int:

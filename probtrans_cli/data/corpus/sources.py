@@ -27,8 +27,7 @@ class Source:
     mtime_ns: int
     sha256: str
     lines: list[str] | None = field(default=None, repr=False)
-    format: str = "text"
-    """How it is read; never `auto`."""
+    format: str = "text"  # how it is read; never `auto`
 
     def by_content(self, format: str) -> bool:
         """Return whether the file is CoNLL-U by its content alone; ``format``: `data.format`."""
@@ -39,8 +38,7 @@ class Source:
         return {"path": str(self.path), "bytes": self.size, "mtime_ns": self.mtime_ns, "sha256": self.sha256}
 
 
-QUICKLY_READ = 1 << 30
-"""Bytes that are read again to see whether they are the same: about a second's work."""
+QUICKLY_READ = 1 << 30  # bytes that are read again to see whether they are the same: about a second's work
 
 
 def find_sources(data: Data, checksums: Mapping[tuple[str, int, int], str]) -> list[Source]:

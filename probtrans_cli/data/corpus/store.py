@@ -47,8 +47,7 @@ from probtrans_cli.folders import regular
 
 Labels = Mapping[str, Sequence[str]]
 Row = Mapping[str, Sequence[int] | None]
-Arrays = tuple[NDArray[np.integer], NDArray[Any]]
-"""Offsets of the values of every sentence, and the values."""
+Arrays = tuple[NDArray[np.integer], NDArray[Any]]  # offsets of the values of every sentence, and the values
 
 _TYPES: dict[str, tuple[str, Any]] = {
     "ids": ("i", pa.int32()),
@@ -66,12 +65,10 @@ _TYPES: dict[str, tuple[str, Any]] = {
     "form": ("B", pa.uint8()),
 }
 _OF_LABELS = ("h", pa.int16())
-BYTES = ("spelling", "form")
-"""Columns of bytes; a sentence without them has none."""
+BYTES = ("spelling", "form")  # columns of bytes; a sentence without them has none
 MISSING = {"punct": 0, "parents": -2, "grid": 0}
 """What a word has in a column that its sentence does not have; -1 in all other columns."""
-KEPT = 5 << 18
-"""Sentences of shards that stay in memory: those of a window of the plan of batches, and some more."""
+KEPT = 5 << 18  # sentences of shards that stay in memory: those of a window of the plan of batches, and some more
 _LARGE = 2**31 - 1  # values that 32-bit offsets can address
 
 

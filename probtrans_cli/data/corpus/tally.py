@@ -31,8 +31,7 @@ BETWEEN_CLAUSES = frozenset([".", ",", ";", ":", "!", "?", "...", "--", "–", "
 """The words behind which a sentence of tuples may be divided."""
 QUALITIES = ("in pieces", "one of several places", "shortened", "without some words")
 """What may be said of tuples that are kept; see :mod:`probtrans_cli.openie.alignment`."""
-LINES = ("cut", "padded")
-"""What may be done to lines of tags of another length than their sentence."""
+LINES = ("cut", "padded")  # what may be done to lines of tags of another length than their sentence
 _REASONS = {
     "too many": "more than {rows} in a sentence",
     "too deep": "more than {rows} levels",
@@ -91,10 +90,8 @@ class Tally:
     """By file and reading: the first tag that is read so although it is odd, its reading, and the number of them."""
     first_rows: dict[str, str] = field(default_factory=dict)
     """Labels in the first rows of tables, which may be names of columns, by `file:line`."""
-    later_labels: set[str] = field(default_factory=set)
-    """Labels of other rows."""
-    new_labels: dict[str, Counter[str]] = field(default_factory=dict)
-    """Labels that train lacks, by column."""
+    later_labels: set[str] = field(default_factory=set)  # labels of other rows
+    new_labels: dict[str, Counter[str]] = field(default_factory=dict)  # labels that train lacks, by column
 
     def add(self, more: Tally) -> None:
         """Add the counts of a further part of the split."""

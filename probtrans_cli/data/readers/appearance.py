@@ -27,8 +27,7 @@ IN_WORDS: dict[Appearance, str] = {
     "jsonl": "JSON lines",
     "text": "text",
 }
-LOOKED_AT = 100
-"""Lines that decide what a file looks like."""
+LOOKED_AT = 100  # lines that decide what a file looks like
 _ID = re.compile(r"\d+([-.]\d+)?")
 _HEAD = re.compile(r"\d+|_")
 _TAG = re.compile(r"O|[BILUES]-\S+")

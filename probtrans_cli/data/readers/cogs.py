@@ -43,10 +43,8 @@ class Example:
     words: list[str]
     analysis: GraphLabels
     form: str | None
-    distribution: str
-    """The kind of example, such as `in_distribution`, `primitive`, `cp_recursion`."""
-    where: str
-    """`file:line`, for messages."""
+    distribution: str  # the kind of example, such as `in_distribution`, `primitive`, `cp_recursion`
+    where: str  # `file:line`, for messages
 
 
 def read_semantic(lines: Iterable[str], name: str) -> Iterator[Sentence]:

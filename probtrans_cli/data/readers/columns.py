@@ -43,12 +43,9 @@ class Marked(NamedTuple):
 
     words: list[str]
     tags: list[str]
-    where: str
-    """`file:line` of its first word."""
-    repairs: list[TagFault]
-    """The tags that are spelled otherwise."""
-    broken: list[TagFault]
-    """The tags that break the rules of the scheme."""
+    where: str  # `file:line` of its first word
+    repairs: list[TagFault]  # the tags that are spelled otherwise
+    broken: list[TagFault]  # the tags that break the rules of the scheme
 
 
 class Options(NamedTuple):

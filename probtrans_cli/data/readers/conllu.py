@@ -25,10 +25,8 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import ABSENT
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
-MOST_LINES = 100_000
-"""Of a sentence, comments included: a file without blank lines is not held in memory."""
-ESCAPED_BAR = r"\p"
-"""A `|` within an entry of MISC, as UDPipe writes it."""
+MOST_LINES = 100_000  # of a sentence, comments included: a file without blank lines is not held in memory
+ESCAPED_BAR = r"\p"  # a `|` within an entry of MISC, as UDPipe writes it
 STANDARD = f"# global.columns = {' '.join(COLUMNS)}"
 _FORM, _UPOS, _XPOS, _FEATS, _HEAD, _DEPREL, _MISC = 1, 3, 4, 5, 6, 7, 9
 _SPACES_ALLOWED = (1, 2, 9)  # FORM, LEMMA and MISC

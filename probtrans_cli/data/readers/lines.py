@@ -14,8 +14,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Documents, Keys, Table
 from probtrans_cli.text import from_json
 
-LABEL = "label"
-"""The column of the label of a sentence."""
+LABEL = "label"  # the column of the label of a sentence
 _LONGEST_SHOWN = 60
 _QUOTES = (
     'a column that begins with " ends with ", and a " in it is written twice; data.table.quoting=false takes quotes '

@@ -54,8 +54,7 @@ class VocabularyKind(Generic[S]):
     what the vocabulary is made of: for the name of a folder, its content."""
 
 
-VOCABULARIES: Table[VocabularyKind[Any]] = Table("vocabulary")
-"""The kinds of vocabularies by name."""
+VOCABULARIES: Table[VocabularyKind[Any]] = Table("vocabulary")  # the kinds of vocabularies by name
 
 
 def register(kind: VocabularyKind[S]) -> VocabularyKind[S]:

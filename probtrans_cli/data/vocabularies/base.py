@@ -26,14 +26,11 @@ from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.text import from_json
 
 PAD, UNKNOWN, MASK = 0, 1, 2
-SPECIALS = ("<pad>", "<unk>", "<mask>")
-"""The specials of all vocabularies but WordPiece, by id."""
+SPECIALS = ("<pad>", "<unk>", "<mask>")  # the specials of all vocabularies but WordPiece, by id
 ENDS = ("<cls>", "<sep>")
 WORDS_FILE = "vocabulary.json"
-DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
-"""A number, which the option `digits` writes as `N`."""
-CACHE_SIZE = 200_000
-"""The number of words whose pieces or features a vocabulary remembers."""
+DIGITS = re.compile(r"\d+(?:[.,]\d+)*")  # a number, which the option `digits` writes as `N`
+CACHE_SIZE = 200_000  # the number of words whose pieces or features a vocabulary remembers
 _AGAIN = "run `probtrans prepare --force`"
 Sentences = Iterable[Sequence[str]] | Counter[str]
 """The words of the training sentences; or, where these have been counted already, how often each of them occurs."""
@@ -46,8 +43,7 @@ class EncodedWords(NamedTuple):
     ids: list[int]
     word_start: list[int]
     """The position of each word's first id; of a word that is not read, of the id that stands for it."""
-    end: int
-    """The position behind the last word's last id: of `[SEP]` where there is one, else the number of ids."""
+    end: int  # the position behind the last word's last id: of `[SEP]` where there is one, else the number of ids
     read: Sequence[int] | None = None
     """The indices of the words that have an id, where not all have; each of them has one id. None = all words."""
 
@@ -81,8 +77,7 @@ class EncodedText(NamedTuple):
     offsets: list[tuple[int, int]]
     """The characters ``[begin, end)`` of each id in the text. ``(0, 0)`` for `[CLS]` and `[SEP]`; both are equal for a
     mark without a character; two ids that one character became have the same offsets."""
-    segments: list[int]
-    """For each id 0, or 1 in the second of two texts."""
+    segments: list[int]  # for each id 0, or 1 in the second of two texts
 
 
 def joined(pieces: Iterable[list[int]]) -> EncodedWords:
@@ -264,14 +259,10 @@ class Saved(NamedTuple):
     """The content of ``vocabulary.json``."""
 
     kind: str
-    options: dict[str, Any]
-    """What the kind keeps beside the words."""
-    words: list[str]
-    """The words of the training file, normalised."""
-    counts: list[NonNegativeInt]
-    """How often each of them occurs there."""
-    enclosed: bool = False
-    """Whether `<cls>` and `<sep>` stand around every sentence."""
+    options: dict[str, Any]  # what the kind keeps beside the words
+    words: list[str]  # the words of the training file, normalised
+    counts: list[NonNegativeInt]  # how often each of them occurs there
+    enclosed: bool = False  # whether `<cls>` and `<sep>` stand around every sentence
 
     def options_of(self, kind: type[Form]) -> dict[str, Any]:
         """Return the options by name, in the form of their kind; run it within :func:`reading`."""

@@ -48,8 +48,7 @@ from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import CharacterVocabulary, SubwordVocabulary
 
-LONGEST_WORD = 1000
-"""Characters; a longer word is not divided, but unknown. Whole sentences without spaces fit."""
+LONGEST_WORD = 1000  # characters; a longer word is not divided, but unknown. Whole sentences without spaces fit.
 BEGINNING = "▁"
 SUBWORDS_FILE = "spm.model"
 _LINE_WORDS = 500  # sentencepiece skips lines longer than max_sentence_length bytes; ours are cut before

@@ -33,8 +33,7 @@ class HashedFeatures:
 
     def __init__(self, section: WordFeatures) -> None:
         self.section = section
-        self.size = section.rows
-        """The number of rows of the table."""
+        self.size = section.rows  # the number of rows of the table
         self.rows = lru_cache(_CACHE_SIZE)(self._rows_of)
         """Returns the rows of a word as it is written, a tuple of numbers from 0 to ``size - 1``."""
 

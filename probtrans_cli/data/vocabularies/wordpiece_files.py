@@ -26,10 +26,8 @@ from probtrans_cli.text import from_json
 PIECES_FILE, OPTIONS_FILE, TOKENIZER_FILE = "vocab.txt", "tokenizer_config.json", "tokenizer.json"
 WORDPIECE_FILES = (PIECES_FILE, OPTIONS_FILE, TOKENIZER_FILE)
 OLD_SPECIALS_FILE, OLD_ADDED_FILE = "special_tokens_map.json", "added_tokens.json"
-READ_FILES = (*WORDPIECE_FILES, OLD_SPECIALS_FILE, OLD_ADDED_FILE)
-"""All files from which a vocabulary is read."""
-LONGEST_WORD = 100
-"""Characters; a longer word is unknown."""
+READ_FILES = (*WORDPIECE_FILES, OLD_SPECIALS_FILE, OLD_ADDED_FILE)  # all files from which a vocabulary is read
+LONGEST_WORD = 100  # characters; a longer word is unknown
 KEYS = {  # of tokenizer_config.json -> of Options
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -57,14 +55,10 @@ class AddedToken:
 
     content: str
     special: bool = True
-    normalized: bool = False
-    """Whether it is searched for in cleaned text, and itself cleaned before."""
-    single_word: bool = False
-    """Whether it is found only where no letter or digit stands beside it."""
-    lstrip: bool = False
-    """Whether it takes the blanks in front of it."""
-    rstrip: bool = False
-    """Whether it takes the blanks behind it."""
+    normalized: bool = False  # whether it is searched for in cleaned text, and itself cleaned before
+    single_word: bool = False  # whether it is found only where no letter or digit stands beside it
+    lstrip: bool = False  # whether it takes the blanks in front of it
+    rstrip: bool = False  # whether it takes the blanks behind it
     listed: bool = field(default=True, kw_only=True)
     """Whether `vocab.txt` has it: then it may also be a piece of a word."""
 
@@ -79,8 +73,7 @@ class Options:
     """How text becomes pieces, and what the special pieces are called."""
 
     lowercase: bool = True
-    strip_accents: bool | None = None
-    """None: as ``lowercase``."""
+    strip_accents: bool | None = None  # None: as ``lowercase``
     split_chinese: bool = True
     pad: str = "[PAD]"
     unknown: str = "[UNK]"
@@ -228,8 +221,7 @@ class Declared:
     token: AddedToken
     id: int | None
     path: Path
-    optional: bool = False
-    """Whether a model may have no row for it."""
+    optional: bool = False  # whether a model may have no row for it
 
 
 def declared_tokens(contents: Mapping[str, Any], folder: Path, specials: Sequence[str]) -> list[Declared]:
