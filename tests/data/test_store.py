@@ -1,54 +1,73 @@
-"""Splits as Arrow files and in shards: whatever a sentence has is read as it was stored."""
+"""The store and the batch plan: what a sentence has is read as it was stored, in shards or not; each sentence once."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probtrans_cli.data.corpus import batches, store
 from probtrans_cli.data.corpus.batches import plan
-from probtrans_cli.data.corpus.store import Split, encode_table, is_punctuation, write_split
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.corpus.store import Split, encode_table, is_punctuation, table_of_rows, write_split
+from probtrans_cli.data.sentence import MOST_ROWS, Sentence, pack_rows, unpack_rows
 from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
 
+AB = Words(["a", "b"], [9, 4], lowercase=False, digits=False)
+
+
+def vocabulary_of(corpus: list[Sentence], **options: Any) -> Vocabulary:
+    return build_vocabulary(WordVocabulary(**options), (sentence.words for sentence in corpus))
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
 LABELS = {"label": ["good", "bad"], "tag": ["O", "B-X"], "case": []}
-words = st.lists(
+WORDS = st.lists(
     st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=5
 )
 
 
 @st.composite
 def sentences(draw: st.DrawFn) -> Sentence:
-    """With a label or none, known or not; with tags or none; with a form or none."""
-    given = draw(words)
-    label = draw(st.sampled_from([None, "good", "bad", "neither"]))
-    tags = draw(st.none() | st.lists(st.sampled_from(["O", "B-X", "I-Y"]), min_size=len(given), max_size=len(given)))
+    """With a label or none, known or not; with tags, parents, a grid, a form, or none."""
+    words = draw(WORDS)
+    n = len(words)
+
+    def maybe(values: st.SearchStrategy[Any]) -> Any:
+        return draw(st.none() | st.lists(values, min_size=n, max_size=n))
+
+    label, tags = draw(st.sampled_from([None, "good", "bad", "neither"])), maybe(st.sampled_from(["O", "B-X", "I-Y"]))
+    rows = st.lists(st.lists(st.integers(0, 7), min_size=n, max_size=n), max_size=MOST_ROWS)
     return Sentence(
-        words=given,
+        words=words,
         labels={} if label is None else {"label": label},
         tags={} if tags is None else {"tag": tags},
-        parents=draw(st.none() | st.lists(st.integers(-1, 4), min_size=len(given), max_size=len(given))),
+        parents=maybe(st.integers(-1, 4)),
+        grid=draw(st.none() | rows),
         form=draw(st.none() | st.text(st.characters(exclude_categories=["Cs"]))),
     )
 
 
 @given(st.lists(sentences(), min_size=1, max_size=4))
 def test_what_is_stored_is_read(corpus: list[Sentence]) -> None:
-    vocabulary = build_vocabulary(WordVocabulary(), (one.words for one in corpus))
     with tempfile.TemporaryDirectory() as folder:
-        write_split(Path(folder) / "x.arrow", encode_table(corpus, vocabulary, LABELS))
-        split = Split(Path(folder) / "x.arrow")
+        path = Path(folder) / "x.arrow"
+        write_split(path, encode_table(corpus, vocabulary_of(corpus), LABELS))
+        split = Split(path)
         for name, there in (
             ("label", any(one.labels for one in corpus)),
             ("tag", any(one.tags for one in corpus)),
             ("parents", any(one.parents is not None for one in corpus)),
+            ("grid", any(one.grid is not None for one in corpus)),
             ("form", any(one.form is not None for one in corpus)),
             ("spelling", any(one.form is not None for one in corpus)),
         ):
@@ -64,16 +83,122 @@ def test_what_is_stored_is_read(corpus: list[Sentence]) -> None:
                 assert split.row("tag", index).tolist() == wanted
             if split.has("parents"):
                 assert split.row("parents", index).tolist() == ([-2] * n if one.parents is None else one.parents)
+            if split.has("grid"):
+                rows = one.grid or []
+                assert unpack_rows(split.row("grid", index), len(rows)).tolist() == rows
+                padded = unpack_rows(split.padded("grid", np.arange(len(corpus)), 0)[index], MOST_ROWS)
+                assert padded[: len(rows), :n].tolist() == rows
+                assert not padded[len(rows) :].any()
+                assert not padded[:, n:].any()
             if split.has("form"):
                 assert split.text("form", index) == (one.form or "")
                 assert split.text("spelling", index) == ("" if one.form is None else " ".join(one.words))
 
 
-def test_labels_of_a_batch_are_a_column_of_it() -> None:
-    corpus = [Sentence(["a", "b", "c"], labels={"label": "bad"}), Sentence(["a"], labels={"label": "good"})]
-    split = Split.encode(corpus, build_vocabulary(WordVocabulary(), (one.words for one in corpus)), LABELS)
-    assert split.padded("label", np.array([1, 0, 1]), -1).tolist() == [[0], [1], [0]]
+def test_grids_are_numbers() -> None:
+    assert pack_rows([[1, 2, 0], [0, 5, 3]], 3) == [1, 2 + 8 * 5, 8 * 3]
+    assert unpack_rows(np.array([1, 42, 24]), 3).tolist() == [[1, 2, 0], [0, 5, 3], [0, 0, 0]]
+    assert pack_rows([], 2) == [0, 0]
+    packed = np.array([pack_rows([[7, 1]] * MOST_ROWS, 2)] * 2, dtype=np.int64)
+    assert unpack_rows(packed, MOST_ROWS).tolist() == [[[7, 1]] * MOST_ROWS] * 2
+    for rows, words in [([[0]] * 21, "21 rows"), ([[0, 0]], "row 0"), ([[1], [8]], "row 1"), ([[-1]], "row 0")]:
+        with pytest.raises(ValueError, match=words):
+            pack_rows(rows, 1)
+    with pytest.raises(ValueError, match="21 rows"):
+        unpack_rows(np.zeros(3, dtype=np.int64), 21)
+    corpus = [Sentence(words=["a", "b"]), Sentence(words=["a"], grid=[[1], [7]])]
+    assert Split.encode(corpus, AB, {}).column("grid").tolist() == [0, 0, 1 + 8 * 7]
 
+
+def test_encoding_sentences() -> None:
+    corpus = [
+        Sentence(words=["a", "c", "b"], tags={"upos": ["X", "PUNCT", "SYM"], "xpos": ["x", "_", "y"]}, heads=[2, 0, 1]),
+        Sentence(words=["b"], labels={"label": "bad"}),
+    ]
+    split = Split.encode(corpus, AB, {"upos": ["X"], "xpos": ["y", "x"], "label": ["good", "bad"]})
+    assert not split.has("first")
+    for name, fill, expected in [
+        ("ids", 0, [[3, 1, 4], [4, 0, 0]]),
+        ("frequency", -7, [[9, 0, 4], [4, -7, -7]]),
+        ("upos", -1, [[0, -1, -1], [-1, -1, -1]]),
+        ("xpos", -1, [[1, -1, 0], [-1, -1, -1]]),
+        ("heads", -1, [[2, 0, 1], [-1, -1, -1]]),
+        ("punct", True, [[False, True, True], [False, True, True]]),
+        ("label", -1, [[-1, -1, -1], [1, -1, -1]]),
+    ]:
+        assert split.padded(name, np.array([0, 1]), fill).tolist() == expected, name
+    assert split.padded("label", np.array([1, 1]), -1).tolist() == [[1], [1]]
+    # Scores of trees leave out both, as the tables of others do.
+    assert [tag for tag in ("PUNCT", "SYM", "NOUN", "punct", "_") if is_punctuation(tag)] == ["PUNCT", "SYM"]
+
+
+def test_a_tree_that_is_too_large_is_an_error() -> None:
+    long = Sentence(words=["a"] * 40000, heads=list(range(40000)), where="x.conllu:7")
+    with pytest.raises(DataError, match=r"^x.conllu:7: too large"):
+        Split.encode([long], AB, {})
+    long.heads = None
+    assert Split.encode([long], AB, {}).lengths.tolist() == [40000]
+
+
+@st.composite
+def rows_of_a_table(draw: st.DrawFn) -> list[dict[str, Any]]:
+    result = []
+    for _ in range(draw(st.integers(1, 8))):
+        n = draw(st.integers(0, 6))
+
+        def values(low: int, high: int, n: int = n) -> list[int]:
+            return draw(st.lists(st.integers(low, high), min_size=n, max_size=n))
+
+        row: dict[str, Any] = {"ids": draw(st.lists(st.integers(0, 2**31 - 1), min_size=n, max_size=2 * n))}
+        row |= {"first": values(0, 50), "frequency": values(0, 10**6)}
+        row |= {"upos": values(-1, 32767), "heads": draw(st.none() | st.just(values(0, 32767)))}
+        row |= {"xpos": None, "punct": [bool(v) for v in values(0, 1)]}
+        result.append(row)
+    return result
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows_of_a_table(), st.data())
+def test_gathering_equals_plain_loops(tmp_path_factory: pytest.TempPathFactory, rows: list[Any], data: Any) -> None:
+    table = table_of_rows(rows)
+    path = tmp_path_factory.mktemp("store") / "x.arrow"
+    write_split(path, table)
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=6)), dtype=np.int64)
+    for split in (Split(table), Split(path)):
+        assert len(split) == len(rows)
+        assert split.lengths.tolist() == [len(row["ids"]) for row in rows]
+        assert split.words.tolist() == [len(row["frequency"]) for row in rows]
+        assert split.lengths.dtype == np.int32  # what is held of every sentence
+        assert not split.has("xpos")
+        assert split.has("heads") == any(row["heads"] is not None for row in rows)
+        for name in ("ids", "first", "frequency", "upos", "heads", "punct"):
+            if not split.has(name):
+                continue
+            missing = [-1] * 6
+            plain = [row[name] if row[name] is not None else missing[: len(row["frequency"])] for row in rows]
+            assert [split.row(name, i).tolist() for i in range(len(rows))] == plain
+            assert split.column(name).tolist() == [value for values in plain for value in values]
+            padded = split.padded(name, chosen, fill=0)
+            width = max((len(plain[i]) for i in chosen), default=0)
+            assert padded.tolist() == [plain[i] + [0] * (width - len(plain[i])) for i in chosen]
+            assert padded.dtype == (np.bool_ if name == "punct" else np.int64)
+            assert padded.shape == (len(chosen), width)
+
+
+def test_damaged_splits_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "train.arrow"
+    with pytest.raises(DataError, match=r"train.arrow: not a readable Arrow file"):
+        Split(path)
+    write_split(path, table_of_rows([{"ids": list(range(50)), "frequency": [1] * 50}] * 20))
+    whole = path.read_bytes()
+    parts = [whole[:size] for size in range(0, len(whole) - 1, 97)]
+    for content in (b"ARROW1\0\0 and no more", b"x" * 500, *parts):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"train.arrow: not a readable Arrow file"):
+            Split(path)
+
+
+# --- shards -----------------------------------------------------------------------------------------------------------
 
 LABELS_OF_SHARDS = {"upos": ["N", "V"], "label": ["good"]}
 
@@ -101,7 +226,7 @@ def sentences_of_shards() -> list[Sentence]:
 def both(tmp_path: Path) -> tuple[Split, Split]:
     """The same sentences in one file and in nine."""
     corpus = sentences_of_shards()
-    vocabulary = build_vocabulary(WordVocabulary(features=WordFeatures(rows=64)), (one.words for one in corpus))
+    vocabulary = vocabulary_of(corpus, features=WordFeatures(rows=64))
     write_split(tmp_path / "all.arrow", encode_table(corpus, vocabulary, LABELS_OF_SHARDS))
     paths = []
     for begin in range(0, 60, 7):
@@ -160,6 +285,58 @@ def test_a_damaged_shard_is_named(both: tuple[Split, Split], tmp_path: Path) -> 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------
 
+LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(lambda lengths: np.array(lengths, dtype=np.int64))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    LENGTHS, st.integers(1, 200), st.integers(0, 99), st.integers(0, 99), st.none() | st.integers(1, 9), st.booleans()
+)
+def test_a_plan_has_each_sentence_once_within_bounds(
+    lengths: np.ndarray, words: int, seed: int, epoch: int, sentences: int | None, shuffle: bool
+) -> None:
+    made = plan(lengths, words, seed, epoch, sentences=sentences, shuffle=shuffle)
+    flat = [int(index) for batch in made for index in batch]
+    assert sorted(flat) == list(np.flatnonzero(lengths))
+    for batch in made:
+        assert len(batch) >= 1
+        assert len(batch) == 1 or len(batch) * lengths[batch].max() <= words
+        assert sentences is None or len(batch) <= sentences
+    again = plan(lengths.copy(), words, seed, epoch, sentences=sentences, shuffle=shuffle)
+    assert [batch.tolist() for batch in again] == [batch.tolist() for batch in made]
+    if not shuffle:
+        assert np.all(np.diff(lengths[flat]) >= 0)
+        assert [b.tolist() for b in plan(lengths, words, seed + 1, epoch + 1, sentences=sentences, shuffle=False)] == [
+            batch.tolist() for batch in made
+        ]
+
+
+def test_epochs_and_seeds_differ_in_order_and_in_batch_mates() -> None:
+    lengths = np.random.default_rng(0).integers(1, 50, 1000)
+
+    def mates(seed: int, epoch: int) -> set[frozenset[int]]:
+        return {frozenset(batch.tolist()) for batch in plan(lengths, 500, seed, epoch)}
+
+    first = mates(0, 0)
+    for other in (mates(0, 1), mates(1, 0), mates(1, 1)):
+        assert len(first & other) < 0.1 * len(first)
+    order = [int(lengths[batch].max()) for batch in plan(lengths, 500, 0, 0)]
+    assert order != sorted(order)
+
+
+def test_batches_are_filled() -> None:
+    lengths = np.random.default_rng(0).geometric(0.06, 5000)
+    made = plan(lengths, 2048, 0, 0)
+    padded = sum(len(batch) * int(lengths[batch].max()) for batch in made)
+    assert lengths.sum() / padded > 0.9
+    assert padded / len(made) > 0.85 * 2048
+
+
+def test_impossible_bounds() -> None:
+    for words, sentences in [(0, None), (-1, None), (5, 0)]:
+        with pytest.raises(ValueError, match="at least one"):
+            plan(np.ones(3, dtype=np.int64), words, 0, 0, sentences=sentences)
+
 
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
@@ -214,8 +391,3 @@ def test_another_epoch_shuffles_shards_and_sentences(monkeypatch: pytest.MonkeyP
     of_window = [set((first[begin : begin + 200] // 50).tolist()) for begin in range(0, 1000, 200)]
     assert all(len(owners) == 4 for owners in of_window)
     assert any(max(owners) - min(owners) > 3 for owners in of_window)  # not neighbours
-
-
-def test_punctuation_are_two_universal_tags() -> None:
-    """Scores of trees leave out both, as the tables of others do."""
-    assert [tag for tag in ("PUNCT", "SYM", "NOUN", "punct", "_") if is_punctuation(tag)] == ["PUNCT", "SYM"]
