@@ -33,110 +33,75 @@ from probtrans_cli.errors import DataError
 
 # Sentence, form, and of every word that has labels: parent, role, category, noun type, verb name.
 Labels = dict[int, tuple[int, str, str, str, str]]
+
+
+def labels_of(rows: str) -> Labels:
+    """Of words by their number: parent, role, category, noun type, verb name; `-` is none."""
+    split = (row.split() for row in rows.split(" / "))
+    none = {"-": ""}
+    return {int(i): (int(parent), *(none.get(it, it) for it in rest)) for i, parent, *rest in split}  # type: ignore[misc]
+
+
 HAND_MADE: dict[str, tuple[str, str, Labels]] = {
-    "definite and indefinite": (
-        "An otter juggles the pebble .",
-        "* pebble ( x _ 4 ) ; otter ( x _ 1 ) AND juggle . agent ( x _ 2 , x _ 1 )"
-        " AND juggle . theme ( x _ 2 , x _ 4 )",
-        {1: (2, "agent", "CNOUN", "INDEF", ""), 2: (-1, "", "VERB", "", "juggle"), 4: (2, "theme", "CNOUN", "DEF", "")},
-    ),
-    "proper noun": (
-        "Ingeborg yodelled .",
-        "yodel . agent ( x _ 1 , Ingeborg )",
-        {0: (1, "agent", "PNOUN", "", ""), 1: (-1, "", "VERB", "", "yodel")},
-    ),
-    "passive": (
-        "The kite was mended by Wim .",
-        "* kite ( x _ 1 ) ; mend . theme ( x _ 3 , x _ 1 ) AND mend . agent ( x _ 3 , Wim )",
-        {1: (3, "theme", "CNOUN", "DEF", ""), 3: (-1, "", "VERB", "", "mend"), 5: (3, "agent", "PNOUN", "", "")},
-    ),
-    "two objects": (
-        "Wim knitted Ingeborg a hat .",
-        "knit . agent ( x _ 1 , Wim ) AND knit . recipient ( x _ 1 , Ingeborg ) AND knit . theme ( x _ 1 , x _ 4 )"
-        " AND hat ( x _ 4 )",
-        {
-            0: (1, "agent", "PNOUN", "", ""),
-            1: (-1, "", "VERB", "", "knit"),
-            2: (1, "recipient", "PNOUN", "", ""),
-            4: (1, "theme", "CNOUN", "INDEF", ""),
-        },
-    ),
-    "to, and capitals": (
-        "A robot was faxed to the NGO .",
-        "* ngo ( x _ 6 ) ; robot ( x _ 1 ) AND fax . theme ( x _ 3 , x _ 1 ) AND fax . recipient ( x _ 3 , x _ 6 )",
-        {
-            1: (3, "theme", "CNOUN", "INDEF", ""),
-            3: (-1, "", "VERB", "", "fax"),
-            6: (3, "recipient", "CNOUN", "DEF", ""),
-        },
-    ),
-    "prepositions": (
-        "The hat on a shelf on the boat sank .",
-        "* hat ( x _ 1 ) ; * boat ( x _ 7 ) ; hat . nmod . on ( x _ 1 , x _ 4 ) AND shelf ( x _ 4 )"
-        " AND shelf . nmod . on ( x _ 4 , x _ 7 ) AND sink . theme ( x _ 8 , x _ 1 )",
-        {
-            1: (8, "theme", "CNOUN", "DEF", ""),
-            2: (1, "PREP", "", "", ""),
-            4: (2, "PP_NOUN", "CNOUN", "INDEF", ""),
-            5: (4, "PREP", "", "", ""),
-            7: (5, "PP_NOUN", "CNOUN", "DEF", ""),
-            8: (-1, "", "VERB", "", "sink"),
-        },
-    ),
-    "that": (
-        "Wim doubted that a kite sank .",
-        "doubt . agent ( x _ 1 , Wim ) AND doubt . ccomp ( x _ 1 , x _ 5 ) AND kite ( x _ 4 )"
-        " AND sink . theme ( x _ 5 , x _ 4 )",
-        {
-            0: (1, "agent", "PNOUN", "", ""),
-            1: (-1, "", "VERB", "", "doubt"),
-            4: (5, "theme", "CNOUN", "INDEF", ""),
-            5: (1, "ccomp", "VERB", "", "sink"),
-        },
-    ),
-    "the same name twice": (
-        "Wim doubted that Wim sank .",
-        "doubt . agent ( x _ 1 , Wim ) AND doubt . ccomp ( x _ 1 , x _ 4 ) AND sink . theme ( x _ 4 , Wim )",
-        {
-            0: (1, "agent", "PNOUN", "", ""),
-            1: (-1, "", "VERB", "", "doubt"),
-            3: (4, "theme", "PNOUN", "", ""),
-            4: (1, "ccomp", "VERB", "", "sink"),
-        },
-    ),
-    "to with a common noun": (
-        "The otter hesitated to yodel .",
-        "* otter ( x _ 1 ) ; hesitate . agent ( x _ 2 , x _ 1 ) AND hesitate . xcomp ( x _ 2 , x _ 4 )"
-        " AND yodel . agent ( x _ 4 , x _ 1 )",
-        {
-            1: (2, "agent", "CNOUN", "DEF", ""),
-            2: (-1, "", "VERB", "", "hesitate"),
-            4: (2, "xcomp", "", "", "yodel"),
-        },
-    ),
-    "to after to, with a name": (
-        "Wim hesitated to promise to juggle the hat .",
-        "* hat ( x _ 7 ) ; hesitate . agent ( x _ 1 , Wim ) AND hesitate . xcomp ( x _ 1 , x _ 3 )"
-        " AND promise . agent ( x _ 3 , Wim ) AND promise . xcomp ( x _ 3 , x _ 5 ) AND juggle . agent ( x _ 5 , Wim )"
-        " AND juggle . theme ( x _ 5 , x _ 7 )",
-        {
-            0: (1, "agent", "PNOUN", "", ""),
-            1: (-1, "", "VERB", "", "hesitate"),
-            3: (1, "xcomp", "", "", "promise"),
-            5: (3, "xcomp", "", "", "juggle"),
-            7: (5, "theme", "CNOUN", "DEF", ""),
-        },
-    ),
-    "name alone": ("Ingeborg", "Ingeborg", {0: (-1, "", "PNOUN", "", "")}),
-    "noun alone": ("otter", "LAMBDA a . otter ( a )", {0: (-1, "", "CNOUN", "", "")}),
-    "verb alone": (
-        "knit",
-        "LAMBDA a . LAMBDA b . LAMBDA e . knit . agent ( e , b ) AND knit . theme ( e , a )",
-        {0: (-1, "", "VERB", "", "knit")},
-    ),
-    "verb alone, agent": ("jog", "LAMBDA a . LAMBDA e . jog . agent ( e , a )", {0: (-1, "", "VERB", "", "jog")}),
-    "verb alone, theme": ("roll", "LAMBDA a . LAMBDA e . roll . theme ( e , a )", {0: (-1, "", "VERB", "", "roll")}),
-}
+    name: (sentence, form, labels_of(rows))
+    for name, sentence, form, rows in [
+        ("definite and indefinite", "An otter juggles the pebble .",
+         "* pebble ( x _ 4 ) ; otter ( x _ 1 ) AND juggle . agent ( x _ 2 , x _ 1 )"
+         " AND juggle . theme ( x _ 2 , x _ 4 )",
+         "1 2 agent CNOUN INDEF - / 2 -1 - VERB - juggle / 4 2 theme CNOUN DEF -"),
+        ("proper noun", "Ingeborg yodelled .",
+         "yodel . agent ( x _ 1 , Ingeborg )",
+         "0 1 agent PNOUN - - / 1 -1 - VERB - yodel"),
+        ("passive", "The kite was mended by Wim .",
+         "* kite ( x _ 1 ) ; mend . theme ( x _ 3 , x _ 1 ) AND mend . agent ( x _ 3 , Wim )",
+         "1 3 theme CNOUN DEF - / 3 -1 - VERB - mend / 5 3 agent PNOUN - -"),
+        ("two objects", "Wim knitted Ingeborg a hat .",
+         "knit . agent ( x _ 1 , Wim ) AND knit . recipient ( x _ 1 , Ingeborg )"
+         " AND knit . theme ( x _ 1 , x _ 4 ) AND hat ( x _ 4 )",
+         "0 1 agent PNOUN - - / 1 -1 - VERB - knit / 2 1 recipient PNOUN - - / 4 1 theme CNOUN INDEF -"),
+        ("to, and capitals", "A robot was faxed to the NGO .",
+         "* ngo ( x _ 6 ) ; robot ( x _ 1 ) AND fax . theme ( x _ 3 , x _ 1 )"
+         " AND fax . recipient ( x _ 3 , x _ 6 )",
+         "1 3 theme CNOUN INDEF - / 3 -1 - VERB - fax / 6 3 recipient CNOUN DEF -"),
+        ("prepositions", "The hat on a shelf on the boat sank .",
+         "* hat ( x _ 1 ) ; * boat ( x _ 7 ) ; hat . nmod . on ( x _ 1 , x _ 4 ) AND shelf ( x _ 4 )"
+         " AND shelf . nmod . on ( x _ 4 , x _ 7 ) AND sink . theme ( x _ 8 , x _ 1 )",
+         "1 8 theme CNOUN DEF - / 2 1 PREP - - - / 4 2 PP_NOUN CNOUN INDEF - / 5 4 PREP - - - / "
+         "7 5 PP_NOUN CNOUN DEF - / 8 -1 - VERB - sink"),
+        ("that", "Wim doubted that a kite sank .",
+         "doubt . agent ( x _ 1 , Wim ) AND doubt . ccomp ( x _ 1 , x _ 5 ) AND kite ( x _ 4 )"
+         " AND sink . theme ( x _ 5 , x _ 4 )",
+         "0 1 agent PNOUN - - / 1 -1 - VERB - doubt / 4 5 theme CNOUN INDEF - / 5 1 ccomp VERB - sink"),
+        ("the same name twice", "Wim doubted that Wim sank .",
+         "doubt . agent ( x _ 1 , Wim ) AND doubt . ccomp ( x _ 1 , x _ 4 ) AND sink . theme ( x _ 4 , Wim )",
+         "0 1 agent PNOUN - - / 1 -1 - VERB - doubt / 3 4 theme PNOUN - - / 4 1 ccomp VERB - sink"),
+        ("to with a common noun", "The otter hesitated to yodel .",
+         "* otter ( x _ 1 ) ; hesitate . agent ( x _ 2 , x _ 1 ) AND hesitate . xcomp ( x _ 2 , x _ 4 )"
+         " AND yodel . agent ( x _ 4 , x _ 1 )",
+         "1 2 agent CNOUN DEF - / 2 -1 - VERB - hesitate / 4 2 xcomp - - yodel"),
+        ("to after to, with a name", "Wim hesitated to promise to juggle the hat .",
+         "* hat ( x _ 7 ) ; hesitate . agent ( x _ 1 , Wim ) AND hesitate . xcomp ( x _ 1 , x _ 3 )"
+         " AND promise . agent ( x _ 3 , Wim ) AND promise . xcomp ( x _ 3 , x _ 5 )"
+         " AND juggle . agent ( x _ 5 , Wim ) AND juggle . theme ( x _ 5 , x _ 7 )",
+         "0 1 agent PNOUN - - / 1 -1 - VERB - hesitate / 3 1 xcomp - - promise / 5 3 xcomp - - juggle / "
+         "7 5 theme CNOUN DEF -"),
+        ("name alone", "Ingeborg",
+         "Ingeborg",
+         "0 -1 - PNOUN - -"),
+        ("noun alone", "otter",
+         "LAMBDA a . otter ( a )",
+         "0 -1 - CNOUN - -"),
+        ("verb alone", "knit",
+         "LAMBDA a . LAMBDA b . LAMBDA e . knit . agent ( e , b ) AND knit . theme ( e , a )",
+         "0 -1 - VERB - knit"),
+        ("verb alone, agent", "jog",
+         "LAMBDA a . LAMBDA e . jog . agent ( e , a )",
+         "0 -1 - VERB - jog"),
+        ("verb alone, theme", "roll",
+         "LAMBDA a . LAMBDA e . roll . theme ( e , a )",
+         "0 -1 - VERB - roll"),
+    ]
+}  # fmt: skip
 CASES = pytest.mark.parametrize(("sentence", "form", "labels"), HAND_MADE.values(), ids=HAND_MADE)
 LEMMAS = ["", *sorted({label[4] for _, _, labels in HAND_MADE.values() for label in labels.values()} - {""})]
 

@@ -111,7 +111,7 @@ from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.schema import Recipe
 data = {"train": "train.conllu", "dev": "dev.conllu", "prepared": "here"}
 recipe = Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "mlm"}})
-for turn in range(8):
+for turn in range(4):
     assert prepare(recipe, force=turn % 3 == 2).vocabulary.size == 9
 """
 
