@@ -328,10 +328,6 @@ def test_documents_of_one_sentence() -> None:
     lengths = [[4], [5], [6]]
     assert {one.label for one in made(lengths, kind="nsp", max_length=32, copies=5)} == {1}
     assert made(lengths, kind="sop", max_length=32) == []
-    sentences, vocabulary = read(["a b", "", "c d", "", "e f"]), enclosing(vocabularies()[0])
-    for pairs, message in (("nsp", "of .* pairs none is next"), ("sop", "no document with two sentences")):
-        with pytest.raises(DataError, match=message):
-            encoded(sentences, vocabulary, training=True, pairs=pairs)
 
 
 def test_a_single_document_has_no_random_pair() -> None:
