@@ -156,12 +156,12 @@ def _truncated(pair: Instance, usable: int, generator: np.random.Generator) -> I
         return pair
     # The longer stretch, or the second of equal ones, loses a token until both fit.
     keep = max(usable - second, (usable + 1) // 2), max(usable - first, usable // 2)
-    stretches = []
+    stretches: list[Stretch] = []
     for (begin, end), length in zip((pair.first, pair.second), keep, strict=True):
         surplus = max(end - begin - length, 0)
         front = int(generator.binomial(surplus, 0.5)) if surplus else 0
         stretches.append((begin + front, end - surplus + front))
-    return Instance(*stretches, pair.label)
+    return Instance(stretches[0], stretches[1], pair.label)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def sentences_of(part: Part, data: Data, tally: Tally) -> Iterator[Sentence]:
             try:
                 for sentence in reader.read(lines, name, data):
                     if sentence.words:
-                        has_rows = any(map(any, sentence.grid or ()))
+                        has_rows = sentence.grid is not None and any(map(any, sentence.grid))
                         file.add(sentence.counts, has_rows=has_rows)
                         if has_rows or not rows_only:
                             left = True

@@ -319,7 +319,8 @@ class Split:
 
     def select(self, indices: NDArray[np.integer]) -> Split:
         """Return some of the sentences, in the order of ``indices``, as a split in memory."""
-        parts, order = [], np.zeros(len(indices), dtype=np.int64)
+        parts: list[pa.Table] = []
+        order = np.zeros(len(indices), dtype=np.int64)
         for number, chosen, places in self._places(indices):
             order[chosen] = np.arange(len(places)) + sum(part.num_rows for part in parts)
             parts.append(self._shard(number).with_all(self._schema).take(places))

@@ -212,7 +212,8 @@ def chosen(read: Callable[[Tally], Iterable[Sentence]], section: Select, tally: 
         sentences = compress(sentences, drawn)
     for sentence in sentences:
         tally.counts["chosen"] += 1
-        tally.note_faults(sentence.faults)
+        if sentence.faults:
+            tally.note_faults(sentence.faults)
         if sentence.may_be_header:
             tally.first_rows[sentence.where] = sentence.labels[LABEL]
         elif LABEL in sentence.labels:

@@ -57,7 +57,7 @@ class Words(Vocabulary):
         """
         self.words = list(words)
         self.size = len(SPECIALS) + len(words)
-        self.entry_counts = list(counts)
+        self.entry_counts: list[int] = list(counts)
         self.lowercase = lowercase
         self.digits = digits
         self.features = None if features is None else HashedFeatures(features)
