@@ -295,7 +295,9 @@ def test_names_and_fingerprints_are_those_of_version_1() -> None:
         name, fingerprint = identity(data, task)
         assert name == Path("prepared") / f"x-{folder}"
         assert fingerprint.startswith(begins)
-    plain, strict = (identity(columns | {"columns": {"strict": strict}}, "ner") for strict in (False, True))
+    plain, strict = (
+        identity(columns | {"columns": {"entities": "bioes", "strict": strict}}, "ner") for strict in (False, True)
+    )
     assert plain[0] != strict[0]
     assert plain[1] != strict[1]
 
