@@ -165,7 +165,7 @@ def _activated(state: State, name: str, rule: Callable[[Tensor, Tensor], Activat
     if learns or mean.device.type != "cpu" or torch.compiler.is_compiling() or mean.numel() <= _AT_ONCE:
         mean, variance, y, z = rule(mean, variance)
     else:
-        blocks = zip(mean.flatten().split(_AT_ONCE), variance.flatten().split(_AT_ONCE), strict=True)
+        blocks = zip(*(torch.split(values.flatten(), _AT_ONCE) for values in (mean, variance)), strict=True)
         results = [torch.empty(mean.numel(), dtype=mean.dtype) for _ in range(4)]
         for number, block in enumerate(blocks):
             for result, part in zip(results, rule(*block), strict=True):

@@ -106,8 +106,8 @@ class Moments(Arithmetic):
     def after_feed_forward(self, layer: Any, steps: tuple[State, State, State, State], total: State) -> State:
         if not (_computes(layer.widen, nn.Linear) and _computes(layer.narrow, nn.Linear)):
             return total
-        variances = (step.variance for step in steps)
-        together = Together(*variances, layer.widen.weight, layer.narrow.weight, pre=layer.pre)
+        before, inputs, active, added = (step.variance for step in steps)
+        together = Together(before, inputs, active, added, layer.widen.weight, layer.narrow.weight, pre=layer.pre)
         return State(total.mean, total.variance, total.shared, together)
 
     def by_table(self, values: State, table: Tensor, bias: Tensor) -> State:

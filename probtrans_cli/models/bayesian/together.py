@@ -64,7 +64,8 @@ class Together:
     def each(self, change: Callable[[Tensor], Tensor]) -> Together:
         """Return it of a choice of the words."""
         of_words: dict[str, Any] = {name: getattr(self, name) for name in _OF_WORDS}
-        return replace(self, **{name: change(values) for name, values in of_words.items() if values is not None})
+        changed: dict[str, Any] = {name: change(values) for name, values in of_words.items() if values is not None}
+        return replace(self, **changed)
 
     def reads(self, rows: int) -> bool:
         """Return True if so many rows are read with their covariances: a row costs as much as d words."""
