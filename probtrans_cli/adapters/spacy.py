@@ -40,8 +40,7 @@ from spacy.util import raise_error
 
 from probtrans_cli import checkpoint as checkpoints
 from probtrans_cli.errors import CheckpointError, ProbtransError
-from probtrans_cli.trained.base import weights_of
-from probtrans_cli.trained.card import texts_of
+from probtrans_cli.trained.base import texts_of, weights_of
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Analysis
 

@@ -43,8 +43,7 @@ from probtrans_cli.reports.charts import reliability_diagram
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Splitter
-from probtrans_cli.trained.base import Reading
-from probtrans_cli.trained.card import store_reading
+from probtrans_cli.trained.base import Reading, store_reading
 from probtrans_cli.trained.evaluation import can_score_trees, choose_reading, tree_scores
 from probtrans_cli.trained.evaluation import evaluate as task_scores
 from probtrans_cli.trained.formats.lines import side_by_side

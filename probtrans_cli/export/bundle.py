@@ -36,7 +36,7 @@ from probtrans_cli.export.answers import Answers
 from probtrans_cli.export.graph import MAIN, SHAPES, Graph, GraphPredictor, Plan, axes_of, traced
 from probtrans_cli.export.measure import Run
 from probtrans_cli.tasks.batch import collate
-from probtrans_cli.trained.card import as_json
+from probtrans_cli.trained.base import as_json
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import Reader, masks_of
 from probtrans_cli.trained.predictor import temperature_of

@@ -13,8 +13,7 @@ from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export.measure import change_of_score, in_precision, representations, source_of
-from probtrans_cli.trained.base import weights_of
-from probtrans_cli.trained.card import texts_of
+from probtrans_cli.trained.base import texts_of, weights_of
 from probtrans_cli.trained.model import Model
 
 

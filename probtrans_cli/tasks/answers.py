@@ -67,8 +67,8 @@ def confusions(
     """How often each label was given where another one, or the same, is right."""
     pairs, numbers = torch.unique(torch.stack([gold, predicted]), dim=1, return_counts=True)
     return {
-        ("confusion", UNSEEN if right == UNLEARNED else names[right], names[given]): float(number)
-        for right, given, number in zip(*pairs.tolist(), numbers.tolist(), strict=True)
+        ("confusion", UNSEEN if right == UNLEARNED else names[right], names[best]): float(number)
+        for right, best, number in zip(*pairs.tolist(), numbers.tolist(), strict=True)
     }
 
 

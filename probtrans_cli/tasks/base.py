@@ -70,8 +70,8 @@ class Places:
 
     def notes_of(self, words: int) -> tuple[tuple[str, ...], ...]:
         """The notes of a sentence of so many words, for each of them; nothing where there are none."""
-        given = [tuple(texts) for texts in self.notes]
-        return (*given, *[()] * (words - len(given))) if any(given) else ()
+        notes = [tuple(texts) for texts in self.notes]
+        return (*notes, *[()] * (words - len(notes))) if any(notes) else ()
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class Counts(dict[Hashable, float]):
     def __missing__(self, key: Hashable) -> float:
         return 0.0
 
-    def add(self, other: Mapping[Any, float]) -> None:
+    def add(self, counts: Mapping[Any, float]) -> None:
         """Add the counts of another part of the data."""
-        for key, value in other.items():
+        for key, value in counts.items():
             self[key] = self[key] + value
 
     def mean(self, total: Hashable, number: Hashable) -> float | None:

@@ -88,7 +88,7 @@ class Masks:
         """Which tokens are hidden."""
         section = self.section
         # Where some words have no id, each of the others has one, which is the first of several words.
-        whole = section.whole_word and batch.first is not None and not self.vocabulary.omits
+        by_word = section.whole_word and batch.first is not None and not self.vocabulary.omits
         return chosen(
             ~torch.isin(batch.ids, self.never.to(batch.ids.device)),
             tensor(batch.split.lengths[batch.indices].astype(np.int64), batch.ids.device),
@@ -96,7 +96,7 @@ class Masks:
             rate=section.rate,
             count=section.count,
             largest=section.max_per_seq,
-            first=batch.first if whole else None,
+            first=batch.first if by_word else None,
         )
 
     def shown(self, ids: Tensor, hidden: Tensor, draw: Tensor) -> Int[Tensor, "b n"]:
@@ -174,8 +174,10 @@ def _chosen_words(
         1, word.clamp(min=0), (candidates & (word >= 0)).long()
     )
     of_words = draw.gather(1, first.clamp(max=n - 1)).masked_fill(~here | (sizes == 0), _NEVER)
-    taken = of_words < rate if count == "bernoulli" else _fitting(of_words, sizes, _number(lengths, rate, largest))
-    return candidates & (word >= 0) & taken.gather(1, word.clamp(min=0))
+    chosen_words = (
+        of_words < rate if count == "bernoulli" else _fitting(of_words, sizes, _number(lengths, rate, largest))
+    )
+    return candidates & (word >= 0) & chosen_words.gather(1, word.clamp(min=0))
 
 
 def _fitting(draw: Float[Tensor, "b w"], sizes: Int[Tensor, "b w"], number: Int[Tensor, " b"]) -> Bool[Tensor, "b w"]:

@@ -48,11 +48,11 @@ class Part:
     scores: Mapping[str, str] | None = None
     answers: Mapping[str, str] | None = None
 
-    def told(self, prediction: Prediction) -> Prediction:
+    def renamed(self, prediction: Prediction) -> Prediction:
         """Return a prediction of the part by the names of the task."""
         return _renamed(prediction, self.answers)
 
-    def own(self, prediction: Prediction) -> Prediction:
+    def restored(self, prediction: Prediction) -> Prediction:
         """Return the part's own prediction, from one of the task."""
         return _renamed(prediction, None if self.answers is None else {new: old for old, new in self.answers.items()})
 
@@ -119,28 +119,28 @@ class Parts(Task):
         """Return what the parts want. In a batch, all that ask for words, or for tokens, ask for the same ones; a part
         that wants no scores of a batch, as it has no gold for it, is left out."""
         wants = {name: task.wants(batch) for name, task in self.tasks.items()}
-        asked = {name: of_part for name, of_part in wants.items() if of_part.scores}
+        wanting = {name: of_part for name, of_part in wants.items() if of_part.scores}
         words, tokens = (
-            {id(mask): mask for of_part in asked.values() if (mask := getattr(of_part, name)) is not None}
+            {id(mask): mask for of_part in wanting.values() if (mask := getattr(of_part, name)) is not None}
             for name in ("words", "tokens")
         )
         assert len(words) + len(tokens) <= 1, "parts ask for the same words"
         return Wants(
             words=next(iter(words.values()), None),
             tokens=next(iter(tokens.values()), None),
-            sentence=any(of_part.sentence for of_part in asked.values()),
-            parts=None if asked.keys() == wants.keys() else frozenset(asked),
+            sentence=any(of_part.sentence for of_part in wanting.values()),
+            parts=None if wanting.keys() == wants.keys() else frozenset(wanting),
         )
 
     def outputs_of(self, name: str, outputs: Outputs) -> Outputs:
         """Return the outputs of a part, by the names that it knows them by."""
         main = self.tasks[name].answers.scores
 
-        def own(values: Mapping[str, Any]) -> dict[str, Any]:
+        def of_part(values: Mapping[str, Any]) -> dict[str, Any]:
             further = {key.removeprefix(f"{name}."): value for key, value in values.items() if f"{name}." in key}
             return further | ({main: values[name]} if name in values else {})
 
-        scores, variances, doubt = (own(of) for of in (outputs.scores, outputs.variances, outputs.doubt))
+        scores, variances, doubt = (of_part(of) for of in (outputs.scores, outputs.variances, outputs.doubt))
         return replace(outputs, scores=scores, variances=variances, doubt=doubt)
 
     # --- the loss and the scores --------------------------------------------------------------------------------------
@@ -157,10 +157,10 @@ class Parts(Task):
         for name, part in self.parts.items():
             of_part = self.outputs_of(name, outputs)
             if of_part.scores:
-                found = part.task.terms(of_part, batch)
+                own_terms = part.task.terms(of_part, batch)
             else:  # no scores of it are wanted of this batch, and its counts are 0
-                found = {key: Term(torch.zeros_like(n), n) for key, n in part.task.counts(batch).items()}
-            for key, term in found.items():
+                own_terms = {key: Term(torch.zeros_like(n), n) for key, n in part.task.counts(batch).items()}
+            for key, term in own_terms.items():
                 terms[name if key == "loss" else f"{name}.{key}"] = replace(term, weight=part.weight * term.weight)
         return terms
 
@@ -195,24 +195,28 @@ class Parts(Task):
         predictions: list[Prediction] = [{} for _ in batch.indices]
         for name, part in self.parts.items():
             of_part = part.task.predict(self.outputs_of(name, outputs), batch, top)
-            predictions = [{**whole, **part.told(own)} for whole, own in zip(predictions, of_part, strict=True)]
+            predictions = [
+                {**joined, **part.renamed(prediction)} for joined, prediction in zip(predictions, of_part, strict=True)
+            ]
         return predictions
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
         for part in self.parts.values():
-            prediction = {**prediction, **part.told(part.task.located(part.own(prediction), text, characters))}
+            prediction = {**prediction, **part.renamed(part.task.located(part.restored(prediction), text, characters))}
         return prediction
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
         left_out: list[bool] = []
         for part in self.parts.values():
-            own, out = part.task.abstained(part.own(prediction), least)
-            prediction, left_out = {**prediction, **part.told(own)}, left_out + out
+            rest, out = part.task.abstained(part.restored(prediction), least)
+            prediction, left_out = {**prediction, **part.renamed(rest)}, left_out + out
         return prediction, left_out
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return the places of all parts; the lines below a word one part after the other."""
-        of_parts = [part.task.places(part.own(prediction), probability=probability) for part in self.parts.values()]
+        of_parts = [
+            part.task.places(part.restored(prediction), probability=probability) for part in self.parts.values()
+        ]
         words = max(len(places.notes) for places in of_parts)
         notes: list[list[str]] = [[] for _ in range(words)]
         for places in of_parts:

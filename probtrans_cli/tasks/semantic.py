@@ -91,7 +91,7 @@ class SemanticLabels(Task):
         self.cases = list(labels[_CASE])
         of_sentences = section.decode == "sentence"
         self.frames = ["" if label == NONE else label for label in labels["frame"]] if of_sentences else None
-        self.whole = None if self.frames is None else WholeSentences(self.frames, self.names)
+        self.decoder = None if self.frames is None else WholeSentences(self.frames, self.names)
         # An export reads these: the labels of each column, how parents are learned, and labels of whole sentences.
         rules = {"columns": self.names, "parent": section.parent, "frames": self.frames}
         self.answers = replace(self.answers, rules=rules)
@@ -138,10 +138,10 @@ class SemanticLabels(Task):
                 scores["role"].index_fill(-1, torch.tensor(role, device=best["role"].device), -torch.inf).argmax(-1)
             )
             best["role"] = torch.where(best["kind"] == kind, role, without_role)
-        return best if self.whole is None else self._of_sentences(self.whole, best, scores, batch)
+        return best if self.decoder is None else self._of_sentences(self.decoder, best, scores, batch)
 
     def _of_sentences(
-        self, whole: WholeSentences, best: dict[str, Tensor], scores: Mapping[str, Tensor], batch: Batch
+        self, decoder: WholeSentences, best: dict[str, Tensor], scores: Mapping[str, Tensor], batch: Batch
     ) -> dict[str, Tensor]:
         """The best labels of whole sentences; those of the words where a sentence has none, or is one word."""
         logs = {name: scores[name].log_softmax(-1).cpu().numpy() for name in COLUMNS}
@@ -150,7 +150,7 @@ class SemanticLabels(Task):
         ends = np.cumsum(batch.words.sum(1).cpu().numpy()).tolist()
         for start, end in zip([0, *ends], ends, strict=False):
             if end - start > 1:
-                labels = whole.find(kinds[start:end], {name: of_words[start:end] for name, of_words in logs.items()})
+                labels = decoder.find(kinds[start:end], {name: of_words[start:end] for name, of_words in logs.items()})
                 for name, of_words in (labels or {}).items():
                     labels_of_words[name][start:end] = of_words
         return best | {

@@ -31,8 +31,7 @@ from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.trained.base import Config, weights_of
-from probtrans_cli.trained.card import texts_of
+from probtrans_cli.trained.base import Config, texts_of, weights_of
 from probtrans_cli.trained.evaluation import (
     can_score_trees,
     choose_on_dev,
