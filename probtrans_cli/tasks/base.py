@@ -84,7 +84,7 @@ class Term:
     weight: float = 1.0
 
 
-class Counts(dict[Hashable, float]):
+class Counts(dict[Any, float]):
     """Numbers that add up: over batches, files and processes. One that was never counted is 0. Keys are texts, numbers,
     None, or tuples of such: processes tell them to each other as JSON."""
 

@@ -173,7 +173,7 @@ class ModelBase:
         model.folder, model.step, model.origin = folder, config.step, config.origin
         model.temperature, stored = config.temperature, config.trees
         try:
-            model.reading = model.read(str(stored.channel), stored.iteration, stored.decoder)
+            model.reading = model.read(stored.channel, stored.iteration, stored.decoder)
         except UsageError as error:
             raise CheckpointError(f"{folder / 'config.json'}: trees: {error.message}", hint=_OTHER) from None
         model.reading = replace(model.reading, chosen_on=stored.chosen_on)
@@ -196,7 +196,7 @@ class ModelBase:
             self.vocabulary.save(folder)
             return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
-    def read(self, channel: str | None, iteration: int | None, decoder: decode.Method | None) -> Reading:
+    def read(self, channel: str | int | None, iteration: int | None, decoder: decode.Method | None) -> Reading:
         """Return the checkpoint's own reading of trees, with some of it replaced.
 
         Raises:
@@ -205,10 +205,10 @@ class ModelBase:
         chosen = self.reading
         section = self.recipe.model
         if channel is not None and channel != "best":
-            number = int(channel) if re.fullmatch(r"[0-9]{1,9}", channel) else None
+            number = int(channel) if re.fullmatch(r"[0-9]{1,9}", str(channel)) else None
             if channel != "mean" and (number is None or number >= section.trees):
                 raise UsageError(
-                    f"channel '{printable(channel)}': the model has channels 0 to {section.trees - 1}",
+                    f"channel '{printable(str(channel))}': the model has channels 0 to {section.trees - 1}",
                     hint="give a number, mean, or best (the checkpoint's choice)",
                 )
             chosen = replace(chosen, channel="mean" if number is None else number, chosen_on=None)
@@ -312,7 +312,7 @@ def word_order_of(vocabulary: Vocabulary, train: Split) -> Float[Tensor, "v 8"]:
     return torch.from_numpy(np.column_stack([order, right * ones, drawn, edge, boundary, alone * ones, rare]))
 
 
-# --- the files of a checkpoint, beside its weights ---------------------------------------------------------------------
+# --- the files of a checkpoint, beside its weights --------------------------------------------------------------------
 
 
 def texts_of(model: ModelBase, scores: dict[str, Any]) -> dict[str, str | bytes]:
