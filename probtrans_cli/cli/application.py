@@ -489,9 +489,18 @@ def parse(
         Literal["auto", "text", "tokens", "conllu"],
         Option(
             "--input",
-            help="text: raw, a sentence a line; tokens: split at spaces; auto: CoNLL-U by name or content, else text.",
+            help="text: raw lines; tokens: a sentence a line, split at spaces; auto: CoNLL-U by name or content, else "
+            "text.",
         ),
     ] = "auto",
+    split: Annotated[
+        bool | None,
+        Option(
+            "--split/--no-split",
+            help="Whether a line of text may have several sentences; default: yes, but for models that answer for a "
+            "whole line (classes, logical forms, tuples, coordinations).",
+        ),
+    ] = None,
     channel: Channel = None,
     iteration: Iteration = None,
     decoder: Decoder = None,
@@ -560,8 +569,9 @@ def parse(
         Option(
             "--output-dir",
             metavar="OUT",
-            help="In bulk: write the result of every block of the input into this folder, as far as it is not there. "
-            "--threads and -f svg, html or latex do not go with it, and -o only with --merge.",
+            help="Write the result of every block of the input into this folder, as far as it is not there; --threads "
+            "and -f html or latex do not go with it, and -o only with --merge. With -f svg, a picture of each "
+            "sentence, at once.",
             **PATH,
         ),
     ] = None,
@@ -593,14 +603,18 @@ def parse(
     from probtrans_cli.commands import parse as verb  # noqa: PLC0415
 
     values |= {"trees": trees == "yes", "latent_labels": (top or 3) if labels else None}
-    request = verb.ParseRequest(**values)
-    if folder is not None:
+    in_bulk = {"--workers": workers > 1, "--shard": shard, "--merge": merge, "--block-size": block_bytes}
+    option = next((name for name, value in in_bulk.items() if value), None)
+    pictures = folder if FORMATS[format].write_folder and option is None else None
+    request = verb.ParseRequest(**values, folder=pictures)
+    if folder is not None and pictures is None:
         block_bytes = block_bytes or bulk.BLOCK_BYTES
         bulk.parse_in_bulk(bulk.BulkRequest(request, folder, workers, shard, merge, block_bytes))
         return
-    in_bulk = {"--workers": workers > 1, "--shard": shard, "--merge": merge, "--block-size": block_bytes}
-    if option := next((name for name, value in in_bulk.items() if value), None):
+    if option is not None:
         raise UsageError(f"{option} is for parsing in bulk", hint="give --output-dir OUT, too")
+    if pictures is not None and output is not None:
+        raise UsageError("-o and --output-dir exclude each other", hint="give one of them")
     verb.parse(request)
 
 

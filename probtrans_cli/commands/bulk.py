@@ -49,7 +49,7 @@ from probtrans_cli.text import first_of, printable
 from probtrans_cli.trained.formats import FORMATS
 from probtrans_cli.version import __version__
 
-FORMAT = 3  # of a job's folder
+FORMAT = 4  # of a job's folder
 _ABOUT_THE_MODEL = ("training/", "eval.json", "README.md")  # what a checkpoint has beside the model
 WARNING = "warning"
 """The key of a block's marker with the warning of the first sentence that was too long."""
@@ -125,7 +125,7 @@ def identity(request: BulkRequest, versions: Sequence[Version]) -> dict[str, Any
     Times of inputs are not among it: on another file system a file has another one.
     """
     parse = request.parse
-    elsewhere = {"checkpoint", "coordination", "files", "output", "threads"}
+    elsewhere = {"checkpoint", "coordination", "files", "folder", "output", "threads"}
     return {
         "format": FORMAT,
         "version": __version__,
@@ -156,8 +156,9 @@ def _refuse(request: BulkRequest) -> None:
     parse, form = request.parse, FORMATS[request.parse.format]
     if form.whole is not None:
         formats = ", ".join(name for name, row in FORMATS.items() if row.whole is None)
-        message = f"--output-dir does not go with -f {form.name}, which is {form.whole}"
-        raise UsageError(message, hint=f"use one of {formats}, or leave out --output-dir")
+        message = f"parsing in bulk does not go with -f {form.name}, which is {form.whole}"
+        pictures = "--output-dir alone, without the options of bulk" if form.write_folder else "leave out --output-dir"
+        raise UsageError(message, hint=f"use one of {formats}, or {pictures}")
     if not parse.files or "-" in parse.files:
         message = "--output-dir needs files: standard input cannot be read again"
         raise UsageError(message, hint="write it into a file first")
@@ -315,7 +316,9 @@ def _parse(parsing: Parsing, job: Job, number: int, block: Block) -> None:
 
     def portions() -> Iterator[Sequence[Sentence]]:
         unread = parsing.unread(lambda message: about.update({WARNING: in_file(block, ends, message)}))
-        sentences = unread.passing(sentences_of(lines_of(block, ends), name, form, parsing.refused))
+        sentences = unread.passing(
+            sentences_of(lines_of(block, ends), name, form, parsing.refused, split=parsing.splits)
+        )
         while portion := list(islice(sentences, LARGEST_CHUNK)):
             about["sentences"] += len(portion)
             yield portion

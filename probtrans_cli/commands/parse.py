@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Literal, TextIO
@@ -18,6 +18,9 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.streams import PATIENCE, chunks, excess, located, read, too_long
 from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.errors import UsageError
+from probtrans_cli.folders.checkpoints import locate
+from probtrans_cli.recipe.source import IN_FOLDER as RECIPE
+from probtrans_cli.recipe.source import load_stored
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.text import harmless
 from probtrans_cli.trained.base import ModelBase
@@ -42,6 +45,9 @@ class ParseRequest(ParseOptions):
     """A row of :data:`probtrans_cli.trained.formats.FORMATS`."""
     input_form: str = "auto"
     """``auto``, ``text``, ``tokens`` or ``conllu``."""
+    split: bool | None = None
+    """A line of text may have several sentences; None: unless the model answers for whole lines, see
+    :attr:`probtrans_cli.recipe.task.TaskSection.may_be_divided`."""
     probability: bool = False
     """Show the probability of every arc, tag and entity."""
     gold: bool = False
@@ -55,6 +61,8 @@ class ParseRequest(ParseOptions):
     ``skip`` by models that answer every line, such as those of tuples, and ``error`` by others."""
     output: Path | None = None
     """The file or folder to write; None: stdout."""
+    folder: Path | None = None
+    """Of pictures: the folder to write, a file for each."""
     threads: int | None = None
 
 
@@ -168,7 +176,8 @@ class Parsing:
         self.skips = request.too_long == "skip"
         if request.too_long is None:
             self.skips = model.task.answers.nothing is not None
-        # Lines of more words are refused before they are divided; None: none is.
+        self.splits = model.recipe.task.may_be_divided if request.split is None else request.split
+        # Sentences of more words are refused before they are divided; None: none is.
         self.refused = None if self.skips else request.longest
 
     def unread(self, tell: Callable[[str], None] = console.log) -> Unread:
@@ -199,15 +208,33 @@ def parse(request: ParseRequest) -> None:
     output = request.output
     if not request.files and sys.stdin.isatty():
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
+    files, form = located(request.files or ["-"]), FORMATS[request.format]
+    folder = request.folder
+    if form.write_folder and folder is None and output is not None and (output.is_dir() or output.suffix == ""):
+        folder = output
+
+    def sentences_of_files(longest: int | None, *, split: bool) -> Iterator[Sentence]:
+        return chain.from_iterable(read(file, request.input_form, longest, split=split) for file in files)
+
+    only: list[Sentence] | None = None
+    if form.write_folder and folder is None:  # more than one is an error, which does not wait for the model
+        split = request.split
+        if split is None:
+            split = load_stored(locate(request.checkpoint) / RECIPE).task.may_be_divided
+        only = list(islice((sentence for sentence in sentences_of_files(None, split=split) if sentence.words), 2))
+        if len(only) != 1 or (request.channel == "all" and request.trees):
+            several = "several channels are asked for" if len(only) == 1 else "the input has several"
+            message = f"-f {form.name} is a picture of one sentence; {several if only else 'the input has none'}"
+            hint = "write a file for each into a folder: --output-dir FOLDER" if only else "give a sentence"
+            raise UsageError(message, hint=hint)
     parsing = Parsing(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
+    sentences = sentences_of_files(parsing.refused, split=parsing.splits) if only is None else iter(only)
     unread = parsing.unread()
-    files = located(request.files or ["-"])
-    sentences = (sentence for file in files for sentence in read(file, request.input_form, parsing.refused))
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
     portions: Iterator[Sequence[Sentence]] = chunks(unread.passing(sentences), patience)
-    with atomic.faults_of(output, "-o"):
-        if parsing.form.write_folder and output is not None and (output.is_dir() or output.suffix == ""):
-            resolve_name(parsing.form.write_folder)(parsing.results(portions), output, parsing.display)
+    with atomic.faults_of(folder or output, "-o" if request.folder is None else "--output-dir"):
+        if folder is not None:
+            resolve_name(form.write_folder)(parsing.results(portions), folder, parsing.display)
         else:
             with nullcontext(sys.stdout) if output is None else atomic.replacing(output, direct=True) as file:
                 flushed = _flushing(portions, file)

@@ -72,6 +72,8 @@ class Sentence:
     """Why it is too long for the model; empty: it is read."""
     where: str = ""
     """`file:line` of the first line, for messages."""
+    place: tuple[int, int] | None = None
+    """Of one of several sentences of a line: the number of the line, from 1, and of the characters before it there."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """How many tuples or coordinations of its source are rows of ``grid`` (``kept``), and how many are not, by the
     reason; see :mod:`probtrans_cli.data.corpus.tally`."""

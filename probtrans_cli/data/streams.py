@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -14,6 +15,7 @@ from probtrans_cli.data.readers.appearance import Appearance, appearance_of, loo
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.lines import read_text
 from probtrans_cli.data.sentence import Sentence, divided
+from probtrans_cli.data.sentence_ends import split_sentences
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.folders.places import holds
@@ -37,14 +39,20 @@ def located(files: Iterable[str]) -> list[str]:
     return [name if name == "-" or holds(Path.exists, Path(name)) else str(find(name, once=True)) for name in files]
 
 
-def read(path: str, input_form: str, longest: int | None = None) -> Iterator[Sentence]:
+def read(path: str, input_form: str, longest: int | None = None, *, split: bool = False) -> Iterator[Sentence]:
     """Yield the sentences of a file; an empty line of text is an empty sentence.
 
+    Args:
+        path: of the file.
+        input_form: ``auto``, ``text``, ``tokens`` or ``conllu``.
+        longest: the most words of a sentence of text, whatever its tokens; None: any number.
+        split: a line of text may have several sentences.
+
     Raises:
-        DataError: a line of text has more words than ``longest``, whatever its tokens; see also the readers.
+        DataError: a sentence of text has more words than ``longest``; see also the readers.
     """
     form, lines = form_of(path, input_form)
-    yield from sentences_of(lines, display_name(path), form, longest)
+    yield from sentences_of(lines, display_name(path), form, longest, split=split)
 
 
 def form_of(path: str, input_form: str, tell: Callable[[str], None] = console.log) -> tuple[str, Iterator[str]]:
@@ -70,7 +78,9 @@ def appearances(paths: Iterable[str], input_form: str) -> Iterator[str]:
             yield misread(path, kind, _REMEDIES[kind])
 
 
-def sentences_of(lines: Iterable[str], name: str, form: str, longest: int | None = None) -> Iterator[Sentence]:
+def sentences_of(
+    lines: Iterable[str], name: str, form: str, longest: int | None = None, *, split: bool = False
+) -> Iterator[Sentence]:
     """Yield the sentences of lines in this form; see :func:`read`."""
     if form == "conllu":
         yield from read_conllu(lines, name)
@@ -79,10 +89,14 @@ def sentences_of(lines: Iterable[str], name: str, form: str, longest: int | None
     else:
         for number, raw in enumerate(lines, start=1):
             where, line = f"{name}:{number}", raw.removesuffix("\r")
-            # A word is a token or more of them: what is certainly too long is refused before it is divided.
-            if longest is not None and len(line) > longest and (least := len(line.split())) > longest:
-                raise too_long(where, least, "words", longest)
-            yield divided(line, where)
+            spans = list(split_sentences(line)) if split else []
+            several = len(spans) > 1
+            for begin, end in spans if several else [(0, len(line))]:
+                text = line[begin:end]
+                # A word is a token or more of them: what is certainly too long is refused before it is divided.
+                if longest is not None and len(text) > longest and (least := len(text.split())) > longest:
+                    raise too_long(where, least, "words", longest)
+                yield replace(divided(text, where), place=(number, begin) if several else None)
 
 
 def excess(sentence: Sentence, longest: int, vocabulary: Vocabulary) -> tuple[int, str] | None:

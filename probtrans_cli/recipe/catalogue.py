@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probtrans_cli.console import wrapped
+from probtrans_cli.corpora import CORPORA
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.source import describe, shipped_recipes
 from probtrans_cli.text import printable
@@ -19,20 +20,19 @@ class Group:
     """Recipes of one kind of task upon one corpus."""
 
     title: str
-    data: str
-    """The corpus, and its licence."""
+    corpus: str
+    """The row of :data:`probtrans_cli.corpora.CORPORA`; empty: inside the package."""
     recipes: dict[str, str]
     """The time of a training on one or two cores, by name; those to start with are marked in :data:`START`."""
 
 
-_EWT = "English Web Treebank: annotations CC BY-SA 4.0"
 _GPU = "GPU"
 GROUPS = (
-    Group("To try it out", "made up, inside the package: MIT", {"quickstart": "1 min", "openie-quick": "25 s"}),
-    Group("Trees from words alone", _EWT, {"trees-ud-probabilistic": "30 s", "trees-ewt-probabilistic": "24 min"}),
+    Group("To try it out", "", {"quickstart": "1 min", "openie-quick": "25 s"}),
+    Group("Trees from words alone", "ewt", {"trees-ud-probabilistic": "30 s", "trees-ewt-probabilistic": "24 min"}),
     Group(
         "Parts of speech",
-        _EWT,
+        "ewt",
         {
             "pos-ewt-affix": "2.5 min", "pos-ewt-small": "5 min", "pos-ewt-probabilistic": "28 min",
             "pos-ewt-transformer": "30 min", "pos-ewt-minilm": "5 min", "pos-ewt-stacked": "8 min",
@@ -43,35 +43,35 @@ GROUPS = (
     ),
     Group(
         "Parts of speech",
-        "Penn Treebank: LDC99T42, from your own copy",
+        "ptb-pos",
         {"pos-ptb-probabilistic": _GPU, "pos-ptb-transformer": _GPU},
     ),
     Group(
         "Named entities",
-        "WNUT-17: CC BY 4.0",
+        "wnut17",
         {"wnut17-probabilistic": "3 min", "wnut17-transformer": "1.5 min", "wnut17-minilm": "6 min"},
     ),
     Group(
         "Named entities",
-        "WikiGold: CC BY 4.0",
+        "wikigold",
         {"ner-wikigold-probabilistic": "40 s", "ner-wikigold-transformer": "25 s"},
     ),
     Group(
         "Named entities",
-        "CoNLL-2003: texts (c) Reuters, from your own copy",
+        "conll03",
         {"ner-conll03-affix": "5 min", "ner-conll03-probabilistic": _GPU, "ner-conll03-transformer": _GPU},
     ),
     Group(
         "Classes of sentences",
-        "Stanford Sentiment Treebank: no licence stated",
+        "sst2",
         {
             "sst2-bayes": "3 min", "sst2-minilm": "2 min", "sst2-probabilistic": "50 min", "sst2-transformer": "33 min",
-            "sst5-probabilistic": "11 min", "sst5-transformer": "25 min",
         },
     ),
+    Group("Classes of sentences", "sst5", {"sst5-probabilistic": "11 min", "sst5-transformer": "25 min"}),
     Group(
         "Logical forms",
-        "COGS: MIT",
+        "cogs",
         {
             "cogs-category": "8 min", "cogs-probabilistic": "17 min", "cogs-transformer": "11 min",
             "cogs-universal": "8 min",
@@ -79,12 +79,12 @@ GROUPS = (
     ),
     Group(
         "Tuples (open information extraction)",
-        "OpenIE-4's output, OIE2016, CaRB: MIT",
+        "openie",
         {"openie-extract": "15 min", "openie-extract-minilm": "14 min", "openie-extract-probabilistic": "15 min"},
     ),
     Group(
         "Coordinations",
-        _EWT,
+        "ewt",
         {
             "openie-coordination": "7 min", "openie-coordination-minilm": "8 min",
             "openie-coordination-probabilistic": "20 min",
@@ -92,25 +92,19 @@ GROUPS = (
     ),
     Group(
         "Language models",
-        _EWT,
+        "ewt",
         {"mlm-ewt-rotary": "9 min", "mlm-ewt-probabilistic": "11 min", "mlm-ewt-transformer": "9 min"},
     ),
     Group(
         "Language models",
-        "WikiText-2: CC BY-SA",
+        "wikitext2",
         {
             "mlm-wikitext2-probabilistic": "9 min", "mlm-wikitext2-transformer": "9 min", "mlm-wikitext2-hour": "1 h",
             "pretrain-wikitext2-bert": "11 min",
         },
     ),
-    Group(
-        "Language models",
-        "Penn Treebank and BLLIP: LDC, from your own copy",
-        {
-            "mlm-ptb-probabilistic": _GPU, "mlm-ptb-transformer": _GPU, "mlm-bllip-probabilistic": _GPU,
-            "mlm-bllip-transformer": _GPU,
-        },
-    ),
+    Group("Language models", "ptb-mlm", {"mlm-ptb-probabilistic": _GPU, "mlm-ptb-transformer": _GPU}),
+    Group("Language models", "bllip", {"mlm-bllip-probabilistic": _GPU, "mlm-bllip-transformer": _GPU}),
 )  # fmt: skip
 START = (
     "quickstart", "openie-quick", "trees-ud-probabilistic", "pos-ewt-affix", "ner-wikigold-probabilistic",
@@ -123,16 +117,22 @@ def catalogue() -> Iterator[str]:
     """Yield the lines of the list of shipped recipes, in groups."""
     shipped = shipped_recipes()
     known = {name for group in GROUPS for name in group.recipes}
-    others = Group("Others", "see the header of each recipe", {name: "" for name in shipped if name not in known})
+    others = Group("Others", "", {name: "" for name in shipped if name not in known})
     yield "* start here; the time is that of a training on one or two cores"
     for group in [*GROUPS, others]:
         recipes = {name: time for name, time in group.recipes.items() if name in shipped}
-        if recipes:
-            yield f"\n{group.title} ({group.data})"
+        if not recipes:
+            continue
+        corpus = CORPORA.get(group.corpus)
+        about = "made up, inside the package; licence: MIT" if group is GROUPS[0] else "see the recipes"
+        if corpus is not None:
+            own = " --from YOUR-COPY" if corpus.brings else ""
+            licence = f"licence: {corpus.licence} (probtrans fetch {corpus.name}{own})"
+            about = f"{corpus.what.partition(':')[0]}; {licence}"
+        yield f"\n{group.title}\n" + wrapped(f"data: {about}", indent="      ")
         for name, time in recipes.items():
-            text = describe(shipped[name])
             yield f"{'*' if name in START else ' '} {name:<34}{time:>8}"
-            yield from wrapped(f"      {text}", indent="").split("\n")
+            yield wrapped(f"      {describe(shipped[name])}", indent="")
 
 
 def recipe_text(name: str) -> str:

@@ -92,6 +92,8 @@ class Analysis:
         if task is not None and task.answers.with_text:
             id_ = {} if self.sentence.id is None else {"id": self.sentence.id}
             record = {**id_, "text": character_spans(self.sentence)[0], **record}
+        if self.sentence.place is not None:
+            record |= dict(zip(("line", "start"), self.sentence.place, strict=True))
         if self.sentence.unread:
             record["unread"] = self.sentence.unread
         return record | {key: rounded(value) for key, value in prediction.items()}

@@ -203,8 +203,51 @@ def test_output_to_files(parse: Parse, tmp_path: Path) -> None:
     assert len(list((tmp_path / "pictures").glob("*.svg"))) == 2
     assert parse("goats sleep\n", "-f", "svg", "-o", "one.svg") == ""
     assert (tmp_path / "one.svg").read_text("utf-8") == parse("goats sleep\n", "-f", "svg")
-    assert parse(text, "-f", "svg", code=2) == ""
     assert parse(text, "-f", "svg", "-o", "input.txt/x", code=2) == ""
+
+
+def test_pictures_of_several_sentences_are_files(parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "The goats sleep. The farmers feed them.\n\nOne more\n"
+    assert parse(text, "-f", "svg", "--output-dir", "pictures.d") == ""
+    names = sorted(path.name.partition("-")[0] for path in (tmp_path / "pictures.d").glob("*.svg"))
+    assert names == ["0001", "0002", "0003", "0004"]  # an empty line is a sentence, as in every format
+    assert parse("\ngoats sleep\n\n", "-f", "svg") == parse("goats sleep\n", "-f", "svg")
+    parse(text, "-f", "svg", "--output-dir", "x", "-o", "y", code=2)
+    parse(text, "-f", "svg", "--output-dir", "x", "--merge", code=2)
+
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("the model is loaded")
+
+    monkeypatch.setattr(Model, "load", load)
+    for wrong, options, says in (
+        (text, (), "the input has several"),
+        ("The goats sleep. They do.\n", (), "the input has several"),
+        ("goats sleep\n", ("--channel", "all"), "several channels are asked for"),
+        ("\n", (), "the input has none"),
+    ):
+        assert parse(wrong, "-f", "svg", *options, code=2) == ""
+        assert says in parse.stderr  # type: ignore[attr-defined]
+    assert parse(text, "-f", "svg", name="a", code=2) == parse(text, "-f", "svg", piped=True, code=2) == ""
+
+
+def test_sentences_of_running_text(parse: Parse, trained: Path) -> None:
+    text = 'The goats sleep. "Do they?" asked Dr. Smith.\n\n  the farmers feed the goats . \nGo! Stop.\n'
+    lines = text.splitlines()
+    records = [json.loads(line) for line in parse(text, "-f", "jsonl").splitlines()]
+    assert [" ".join(record["words"]) for record in records] == [
+        "The goats sleep .", '" Do they ? " asked Dr. Smith .', "", "the farmers feed the goats .", "Go !", "Stop .",
+    ]  # fmt: skip
+    places = [(record.get("line"), record.get("start")) for record in records]
+    assert places == [(1, 0), (1, 17), (None, None), (None, None), (4, 0), (4, 4)]
+    for record in records:
+        if "line" in record:
+            assert lines[record["line"] - 1][record["start"] :].startswith(record["words"][0])
+    texts = [line for line in parse(text).splitlines() if line.startswith("# text = ")]
+    assert texts[:2] == ["# text = The goats sleep.", '# text = "Do they?" asked Dr. Smith.']
+    for whole in (("--no-split",), ("--input", "tokens")):
+        assert len(parse(text, "-f", "jsonl", *whole).splitlines()) == len(lines)
+    parse("The goats sleep. They do. Now.\n", "--longest", "4")
+    parse("The goats sleep. They do. Now.\n", "--longest", "4", "--no-split", code=3)
 
 
 def test_pictures_for_other_programs(parse: Parse) -> None:

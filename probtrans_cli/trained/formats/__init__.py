@@ -93,7 +93,7 @@ _ROWS = (
     Format("tree", "for a terminal", write=f"{_PICTURES}:tree", colours=True),
     Format(
         "svg",
-        "a picture, or a folder of them with -o",
+        "a picture of one sentence, or of each in a folder (--output-dir)",
         write=f"{_PICTURES}:svg",
         write_folder=f"{_PICTURES}:svg_files",
         whole="one picture, or a folder of them",

@@ -15,7 +15,7 @@ from probtrans_cli.data.files import find_all
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence, without_extra_words
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.errors import CheckpointError, DataError, UsageError
+from probtrans_cli.errors import CheckpointError, DataError
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.base import ModelBase
@@ -73,18 +73,9 @@ def html(trees: Iterator[EveryTree], options: DisplayOptions) -> Iterator[str]:
 
 
 def svg(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
-    """Yield the picture of the only tree.
-
-    Raises:
-        UsageError: there is none, or a second one.
-    """
-    two = list(islice(analyses, 2))
-    if len(two) != 1:
-        raise UsageError(
-            "an SVG file holds one tree; the input has " + ("none" if not two else "several"),
-            hint="write them into a folder: -o FOLDER" if two else "give a sentence",
-        )
-    yield as_svg(drawing(two[0], options), show_probability=options.probability)
+    """Yield the picture of the only tree; that there is one was seen before."""
+    for analysis in analyses:
+        yield as_svg(drawing(analysis, options), show_probability=options.probability)
 
 
 def svg_files(analyses: Iterable[Analysis], folder: Path, options: DisplayOptions) -> None:
