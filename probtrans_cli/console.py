@@ -192,7 +192,7 @@ class Progress:
             self.bar.set_description(title)
             return
         form = "{desc}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
-        self.bar = _bar(total=total, initial=done, desc=title, bar_format=form)
+        self.bar = _bar(total=total, initial=done, desc=f"{title}: ", bar_format=form)
 
     def advance(self, text: str) -> None:
         """Count an update, and show ``text`` behind the bar."""

@@ -111,7 +111,7 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
         elif interval := scores.get(f"{key}_interval"):
             spread = f" (95 % interval {_range(interval)})"
         parts.append(f"{key} {shown(key, value)}{spread}")
-    text = listed(parts, f"{name}: ") + "\n"
+    text = listed(parts, f"{name}: ").rstrip() + "\n"
     text += uncertainty_report(name, scores["uncertainty"], scores.get("ood")) if "uncertainty" in scores else ""
     if "cases" in scores:
         rows = [[kind, shown("exact", scores["cases"][kind])] for kind in sorted(scores["cases"])]
