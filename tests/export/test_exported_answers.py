@@ -131,7 +131,7 @@ def test_what_is_left_out_is_what_parse_leaves_out(trained: Path, place: Path, i
     answers = folder_of(Model.load(run), place / "out")
     Path("texts").write_text("\n".join(NASTY) + "\n", "utf-8")
     for least in (0.0, 0.3, 1.0):
-        options = ("--input", "text", "--trees", "no", "-f", "jsonl", "--abstain", str(least))
+        options = ("--input", "text", "--no-split", "--trees", "no", "-f", "jsonl", "--abstain", str(least))
         parsed = invoke("parse", run, "texts", *options)
         assert parsed.code == 0, parsed.err
         records = [record for record, _, _ in answers.records(numbered(NASTY), abstain=least)]
@@ -200,7 +200,7 @@ def test_models_that_answer_every_line_skip_what_is_too_long(
     answers = folder_of(model, place / "out")
     texts = ["farmers fold two", "farmers " * 2001, ""]
     Path("texts").write_text("\n".join(texts) + "\n", "utf-8")
-    parsed = invoke("parse", "run", "texts", "--input", "text", "--trees", "no", "-f", "jsonl")
+    parsed = invoke("parse", "run", "texts", "--input", "text", "--no-split", "--trees", "no", "-f", "jsonl")
     capsys.readouterr()
     found = [record for record, _, _ in answers.records(numbered(texts))]
     assert "text 2: a sentence of 2,001 words, more than 2,000" in capsys.readouterr().err

@@ -157,7 +157,9 @@ def end_to_end(invoke: Invoke, form: str, *train: str) -> None:
     assert report["left_out"]
     texts = fitting(NASTY, report["longest"])
     Path("texts").write_text("".join(f"{text}\n" for text in texts), "utf-8")
-    parsed = invoke("parse", "run", "texts", "--input", "text", "--trees", "no", "-f", "jsonl").out.splitlines()
+    parsed = invoke(
+        "parse", "run", "texts", "--input", "text", "--no-split", "--trees", "no", "-f", "jsonl"
+    ).out.splitlines()
     lines = run_alone(Path("out").absolute(), "--json", "--file", str(Path("texts").absolute())).splitlines()
     assert len(lines) == len(texts)
     for text, line, expected in zip(texts, lines, parsed, strict=True):
