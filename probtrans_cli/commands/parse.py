@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from probtrans_cli import atomic, console
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.streams import PATIENCE, chunks, excess, located, read, too_long
 from probtrans_cli.data.tokens import LONGEST
-from probtrans_cli.errors import UsageError
+from probtrans_cli.errors import ProbtransError, UsageError
 from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.source import IN_FOLDER as RECIPE
 from probtrans_cli.recipe.source import load_stored
@@ -220,8 +220,9 @@ def parse(request: ParseRequest) -> None:
     if form.write_folder and folder is None:  # more than one is an error, which does not wait for the model
         split = request.split
         if split is None:
-            split = load_stored(locate(request.checkpoint) / RECIPE).task.may_be_divided
-        only = list(islice((sentence for sentence in sentences_of_files(None, split=split) if sentence.words), 2))
+            with suppress(ProbtransError):  # of which loading the model will tell
+                split = load_stored(locate(request.checkpoint) / RECIPE).task.may_be_divided
+        only = list(islice((sentence for sentence in sentences_of_files(None, split=bool(split)) if sentence.words), 2))
         if len(only) != 1 or (request.channel == "all" and request.trees):
             several = "several channels are asked for" if len(only) == 1 else "the input has several"
             message = f"-f {form.name} is a picture of one sentence; {several if only else 'the input has none'}"
