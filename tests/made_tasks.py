@@ -22,6 +22,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.cogs import CASES, read_semantic
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.lines import read_documents
+from probtrans_cli.data.readers.treebanks import read_treebank
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import enclosing
@@ -48,6 +49,11 @@ CASES_OF: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "classification": [
         ({}, ROOTED), ({}, PROBABILISTIC), ({"representation": "mean"}, TRANSFORMER),
         ({}, {**TRANSFORMER, "pooler": True}),
+    ],
+    "parsing": [
+        ({"output": "heads", "tags": ["upos", "xpos"], "every_iteration": True},
+         {**ROOTED, "root": {"labels": 4, "own_label": True}, "head_labels": True, "channels": 16}),
+        ({"heads": "tree", "relations": "full", "weights": {"tags": 0.5}, "tags": ["upos"]}, TRANSFORMER),
     ],
     "cogs": [({}, PROBABILISTIC), ({"parent": "attention"}, TRANSFORMER), ({"parent": "absolute"}, PROBABILISTIC)],
     "pretrain": [
@@ -80,6 +86,9 @@ def read(kind: str) -> list[Sentence]:
         return list(read_semantic(["\t".join(row) for row in COGS] * 3, "x"))
     if kind == "pretrain":
         return list(read_documents(document().splitlines(), "x", Documents(max_length=24)))
+    if kind == "parsing":
+        one = "1\tgoats\t_\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n"
+        return list(read_treebank(iter((one + sentences("train", 10)).splitlines()), "x"))[::-1]
     found = list(read_conllu(iter(sentences("train", 11).splitlines()), "x"))[::-1]
     one = Sentence(["goats"], tags={name: [values[0]] for name, values in found[0].tags.items()})
     found = [*found[:4], one, *found[4:]]

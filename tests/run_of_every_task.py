@@ -18,6 +18,7 @@ OVERRIDES = {
         "data={train: texts.tsv, dev: texts.tsv, format: table}",
         "task={kind: classification}", "model.root={}", *SHORT,
     ],
+    "parsing": ["data.format=treebank", "task={kind: parsing, tags: [upos]}", *SHORT],
     "cogs": ["data={train: cogs.tsv, dev: cogs.tsv, format: cogs}", "task={kind: cogs}", *SHORT],
     "pretrain": ["data={train: doc.txt, dev: doc.txt, format: documents, documents: {max_length: 24}}",
                  "task={kind: pretrain}", *SHORT],

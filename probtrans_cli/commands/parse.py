@@ -158,8 +158,8 @@ class Parsing:
                 message = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
                 raise UsageError(message, hint=f"use -f jsonl, or a model of kind {kinds}")
             options = replace(options, trees=False)
-        if form.every_channel and request.channel == "all":
-            options = replace(options, channel=None)
+        if form.every_channel and request.channel in (None, "all"):
+            options = replace(options, channel="best")
         splitter = splitter_of(
             model, request.coordination, rescore=request.rescore, threads=request.threads,
             refused={

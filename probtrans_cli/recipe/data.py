@@ -205,7 +205,7 @@ class Format:
     name: str
     gives: frozenset[str]
     """What a task can find in its files: `words`, `tags`, `trees`, `entities`, `class`, `graphs`, `documents`,
-    `extractions`, `coordinations`."""
+    `extractions`, `coordinations`, `parses`."""
     columns: tuple[str, ...] = ()
     """Columns of labels that its sentences may have."""
     options: str | None = None
@@ -224,6 +224,7 @@ FORMATS: Names[Format] = Names("data format")
 for _format in (
     Format("auto", _TREEBANK, _TAGS),
     Format("conllu", _TREEBANK, _TAGS, endings=(".conllu", ".conllup", ".cupt")),
+    Format("treebank", _TREEBANK | {"parses"}, (*_TAGS, "deprel", "udeprel")),
     Format("text", frozenset({"words"}), _TAGS),  # has none of them; one corpus may be text and CoNLL-U
     Format("columns", frozenset({"words", "tags", "entities"}), ("tag",), options="columns"),
     Format("table", frozenset({"words", "class"}), ("label",), options="table"),
@@ -240,7 +241,7 @@ for _format in (
 ):
     FORMATS.enter(_format.name, _format)
 
-ABSENT = {"upos": "_", "xpos": "_", "tag": "_"}
+ABSENT = {"upos": "_", "xpos": "_", "tag": "_", "deprel": "_", "udeprel": "_"}
 """How a column says that a word has no label, by column; other columns always have one: a word without features has
 `_` in the column `feats`, and that is what is to be learned."""
 

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from probtrans_cli.recipe import grids as _grids  # noqa: F401 - it adds two kinds of tasks
+from probtrans_cli.recipe import parsing as _parsing  # noqa: F401 - and it one
 from probtrans_cli.recipe.base import NAME, Inconsistency, InconsistentError, Section
 from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data, Grid, Select
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer
@@ -37,7 +38,8 @@ class Recipe(Section):
     data: Data
     """Corpora and vocabulary."""
     task: Annotated[TaskSection, TASKS]
-    """What is learned: mlm | tagging | ner | classification | cogs | pretrain | openie | coordination."""
+    """What is learned: mlm | tagging | ner | classification | parsing | cogs | pretrain | openie |
+    coordination."""
     model: Annotated[ModelSection, MODELS] = ProbabilisticTransformer()
     """The encoder: probabilistic | transformer | stacked."""
     optim: Optim = Optim()

@@ -30,7 +30,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, OutputLayer
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.batch import Batch, collate
-from probtrans_cli.trees.drawing.drawing import Span
+from probtrans_cli.trees.drawing.drawing import Arc, Span
 
 Prediction = Mapping[str, Any]
 """What a task says of one sentence, by the names that a line of JSON gives it; numbers, texts, lists and mappings."""
@@ -57,7 +57,7 @@ class Places:
     ``columns``: of CoNLL-U, by name (``upos``, ``xpos``, ``feats``), a value a word. ``misc``: entries of MISC by name,
     a value a word, "" where there is none. ``comments``: of the sentence, one or a list by name. ``notes``: for every
     word the lines below it in a picture; words behind the last of them have none. ``spans``: bars below words.
-    ``title``: above the sentence. ``lines``: below it in plain text.
+    ``title``: above the sentence. ``lines``: below it in plain text. ``arcs``: of its tree in a picture.
     """
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -67,6 +67,7 @@ class Places:
     spans: Sequence[Span] = ()
     title: str = ""
     lines: Sequence[str] = ()
+    arcs: Sequence[Arc] = ()
 
     def notes_of(self, words: int) -> tuple[tuple[str, ...], ...]:
         """The notes of a sentence of so many words, for each of them; nothing where there are none."""
@@ -154,6 +155,8 @@ class Answers:
     """Parts of a prediction that some output formats are made for; see :mod:`probtrans_cli.trained.formats`."""
     not_in_json: tuple[str, ...] = ()
     """Parts of a prediction that only other formats have a place for."""
+    trees: bool = False
+    """Whether it has the trees of sentences, so that none are read from the arcs of the encoder."""
     alternatives: bool = True
     """Whether it can have alternatives that are less probable."""
     abstains: bool = False

@@ -230,6 +230,7 @@ class Parts(Task):
             spans=[span for places in of_parts for span in places.spans],
             title=", ".join(places.title for places in of_parts if places.title),
             lines=[line for places in of_parts for line in places.lines],
+            arcs=[arc for places in of_parts for arc in places.arcs],
         )
 
 

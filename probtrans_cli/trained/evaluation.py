@@ -171,8 +171,9 @@ def has_trees(split: Split) -> bool:
 
 
 def can_score_trees(model: ModelBase, split: Split) -> bool:
-    """Return whether the trees of a model can be scored on a split: it has arcs, and the split gold trees."""
-    return model.recipe.model.facts.has_arcs and has_trees(split)
+    """Return whether trees of a model's arcs can be scored on a split: it has arcs, its task gives no trees itself, and
+    the split has gold trees."""
+    return model.recipe.model.facts.has_arcs and not model.task.answers.trees and has_trees(split)
 
 
 def columns(split: Split, name: str) -> list[np.ndarray]:

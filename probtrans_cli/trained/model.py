@@ -40,7 +40,7 @@ class Model(ModelBase):
         """
         if isinstance(texts, str | bytes):
             raise UsageError("analyze takes several texts, and was given one", hint="write analyze([text])")
-        trees = options.pop("trees", True) and self.recipe.model.facts.has_arcs
+        trees = options.pop("trees", True) and (self.recipe.model.facts.has_arcs or self.task.answers.trees)
         request = ParseOptions(trees=trees, **options)
         splitter = None
         if coordination is not None:

@@ -131,7 +131,7 @@ class Parser:
         kind = model.recipe.task.kind
         if options.top is not None and options.latent_labels is None:
             require_alternatives(model)
-        if options.trees and not model.recipe.model.facts.has_arcs:
+        if options.trees and not (model.recipe.model.facts.has_arcs or model.task.answers.trees):
             message = f"a model of kind {model.recipe.model.kind} tells no heads of words: it has no trees"
             raise UsageError(message, hint="add --trees no")
         if options.latent_labels is not None:
@@ -144,7 +144,10 @@ class Parser:
         if readings is None:
             channels = range(model.recipe.model.trees) if options.channel == "all" else [options.channel]
             names = [None if channel is None else str(channel) for channel in channels]
-            readings = [model.read(name, options.iteration, options.decoder) for name in names] if options.trees else []
+            # A parser's trees are its predictions, unless its encoder's are asked for.
+            chosen = (options.channel, options.iteration, options.decoder) != (None, None, None)
+            wanted = options.trees and (chosen or not model.task.answers.trees)
+            readings = [model.read(name, options.iteration, options.decoder) for name in names] if wanted else []
         last = model.recipe.model.iterations
         self.readings = readings
         self._numbered = [
@@ -186,6 +189,9 @@ class Parser:
                     changes["latent_labels"] = best[0][row][real], best[1][row][real]
                 if predictions and sentences[index].words:  # specials alone are no sentence
                     changes |= {"prediction": reader.located(predictions[row], index), "task": model.task}
+                    if model.task.answers.trees:
+                        changes["heads"] = np.array(predictions[row]["heads"], dtype=np.int64)
+                        changes["probabilities"] = np.array(predictions[row]["head_probability"])
                 results[index] = [replace(analysis, **changes) for analysis in results[index]]
             for number, tree in enumerate(trees):
                 probabilities = tree.probabilities(root=model.has_root_column)

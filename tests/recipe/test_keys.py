@@ -37,8 +37,10 @@ KEPT = {
         data.vocabulary.features.ngrams""",
     "machines": """eval.batch_words runtime.compile runtime.device runtime.messages runtime.timeout
         train.accumulate save.every_steps save.keep log.tensorboard""",
-    "pages that show their use": """eval.iteration eval.trees model.factors model.head_bias.rarer model.head_labels
-        model.init_from optim.betas model.root.own_label optim.schedule.final task.valid train.freeze train.probe""",
+    "Dozat and Manning": """task.arc_size task.dropout task.heads task.relation_size task.weights.arcs
+        task.weights.tags""",
+    "pages that show their use": """eval.iteration eval.trees model.factors model.head_bias.rarer
+        model.init_from optim.betas optim.schedule.final task.valid train.freeze train.probe""",
 }
 
 

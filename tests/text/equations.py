@@ -21,6 +21,7 @@ SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "The probabilistic transformer": [
         ("models.probabilistic.crf", ()),
         ("models.probabilistic.inference", ()),
+        ("models.arcs", ()),
     ],
     "Heads before anything is learned": [("models.probabilistic.head_bias", ()), ("statistics.word_order", ())],
     "The transformer": [("models.transformer", ())],

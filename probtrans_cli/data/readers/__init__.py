@@ -19,6 +19,7 @@ from probtrans_cli.data.readers.cogs import read_semantic
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.lines import read_documents, read_jsonl, read_table, read_text
+from probtrans_cli.data.readers.treebanks import read_treebank
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.data import FORMATS, Data, Format
@@ -61,6 +62,7 @@ def _elsewhere(place: str, lines: Iterable[str], name: str, data: Data) -> Itera
 
 
 register(Reader(FORMATS["conllu"], lambda lines, name, _: read_conllu(lines, name), "empty line"))
+register(Reader(FORMATS["treebank"], lambda lines, name, _: read_treebank(lines, name)))
 register(Reader(FORMATS["text"], lambda lines, name, _: read_text(lines, name), "line"))
 register(Reader(FORMATS["columns"], lambda lines, name, data: read_tagged(lines, name, data.columns)))
 register(Reader(FORMATS["table"], lambda lines, name, data: read_table(lines, name, data.table)))

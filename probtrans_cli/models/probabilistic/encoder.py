@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -43,6 +44,7 @@ class ProbabilisticEncoder(Encoder):
         more = 0 if section.share_potentials else section.iterations - 1
         self.later = nn.ModuleList([DrawnPotentials(section) for _ in range(more)])
         self.further = nn.ModuleList(further_factors(section))
+        self.scored: tuple[int, ...] = ()
         weight, step, damping = section.resolved().message_weight, section.step_size, section.damping
         assert weight.heads is not None, "it is resolved"
         rectified = section.globals is not None and section.globals.kind == "rectified"
@@ -129,14 +131,21 @@ class ProbabilisticEncoder(Encoder):
 
     def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
         """See :meth:`Encoder.forward`; arcs are ``Q_H^(t)``."""
-        history = chosen_iterations(arcs, self.inference.iterations)
+        wanted = chosen_iterations(arcs, self.inference.iterations)
+        history = sorted({*wanted, *self.scored})
         inference = self._mean_field(words, all_pairs=bool(history))
         states, root, kept = inference.run(at=at, history=history)
+        after = dict(zip(history, kept, strict=True))
         if self.section.output == "probabilities":
             states = states.softmax(-1) * words.mask[:, :, None]
             root = None if root is None else root.softmax(-1)
-        marginals = torch.stack([state.heads for state in kept], dim=1) if kept else None
-        return Encoded(states, root, marginals)
+        marginals = torch.stack([after[number].heads for number in wanted], dim=1) if wanted else None
+        scores = [state.scores for number, state in after.items() if number in self.scored]
+        return Encoded(states, root, marginals, arc_scores=torch.stack(scores, dim=1) if scores else None)
+
+    def score_heads(self, iterations: Collection[int]) -> None:
+        self.scored = tuple(iterations)
+        self.inference = replace(self.inference, scored=True)
 
     def arcs_alone(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""

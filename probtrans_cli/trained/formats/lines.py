@@ -61,7 +61,8 @@ def conllu(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[st
                 misc["ProbSD"] = ["" if np.isnan(p) else f"{p:.4f}" for p in analysis.deviations]
         if analysis.latent_labels is not None:
             misc["Labels"] = [as_misc(*best) for best in zip(*analysis.latent_labels, strict=True)]
-        heads = None if analysis.heads is None else analysis.heads.tolist()
+        # A parser's own heads stand in the columns of its prediction.
+        heads = None if analysis.heads is None or analysis.reading is None else analysis.heads.tolist()
         lines = annotated(
             analysis.sentence, heads, columns=places.columns, misc={**misc, **places.misc}, comments=places.comments
         )

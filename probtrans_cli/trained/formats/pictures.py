@@ -97,7 +97,7 @@ def drawing(analysis: Analysis, options: DisplayOptions) -> Drawing:
     """Return the sentence with its tree, and the task's predictions: below the words, and above the sentence."""
     words = tuple(analysis.words)
     places = analysis.places(probability=options.probability)
-    arcs = [*_arcs(analysis, options), *(_gold_arcs(analysis) if options.gold else ())]
+    arcs = [*(places.arcs or _arcs(analysis, options)), *(_gold_arcs(analysis) if options.gold else ())]
     channel = f"channel {analysis.reading.channel}" if options.several and analysis.reading is not None else ""
     latent = () if analysis.latent_labels is None else as_notes(*analysis.latent_labels)
     notes = [(*of_task, *labels) for of_task, labels in zip_longest(places.notes_of(len(words)), latent, fillvalue=())]
@@ -123,7 +123,14 @@ def _arcs(analysis: Analysis, options: DisplayOptions) -> Iterator[Arc]:
 
 
 def _gold_arcs(analysis: Analysis) -> Iterator[Arc]:
-    return (Arc(number, head, None, GOLD) for number, head in enumerate(gold_heads(analysis), start=1))
+    heads = gold_heads(analysis)
+    relations = (
+        analysis.sentence.relations or [""] * len(heads) if analysis.task and analysis.task.answers.trees else []
+    )
+    return (
+        Arc(number, head, None, GOLD, relation=relation.strip("_"))
+        for number, (head, relation) in enumerate(zip_longest(heads, relations, fillvalue=""), start=1)
+    )
 
 
 def gold_heads(analysis: Analysis) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from probtrans_cli.text import LONGEST_WORD
+from probtrans_cli.text import LONGEST_WORD, visible
 
 LONGEST_TITLE = 200  # columns
 
@@ -23,18 +23,26 @@ LONGEST_TITLE = 200  # columns
 @dataclass(frozen=True)
 class Arc:
     """One arc: words count from 1, head 0 is the root; ``probability`` None means that none is known. ``deviation``:
-    the standard deviation of that over draws of the weights, where they are drawn."""
+    the standard deviation of that over draws of the weights, where they are drawn. ``relation``: its name, where it has
+    one."""
 
     dependent: int
     head: int
     probability: float | None
     channel: int | str = "mean"
     deviation: float | None = None
+    relation: str = ""
 
     def text(self, plus_minus: str = "±") -> str:
         """Write its probability as pictures have it, with its standard deviation where there is one."""
         mean, spread = probability_text(self.probability), probability_text(self.deviation)
         return f"{mean}{plus_minus}{spread}" if mean and spread else mean
+
+    def label(self, plus_minus: str = "±", *, show_probability: bool = True, root: str = "") -> str:
+        """Its relation, and its probability; ``root``: what stands for the relation of an arc from the root without
+        one."""
+        relation = visible(self.relation) or ("" if self.head else root)
+        return " ".join(part for part in (relation, self.text(plus_minus) if show_probability else "") if part)
 
 
 @dataclass(frozen=True)

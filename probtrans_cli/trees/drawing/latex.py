@@ -128,7 +128,9 @@ def _picture(drawing: Drawing, *, show_probability: bool) -> str:
         for index, arc in enumerate(drawing.arcs):
             end = slot * layout.offset(arc.dependent, index)
             start = slot * layout.offset(arc.head, index) if arc.head else None
-            label = arc.text(r"\,$\pm$\,") if show_probability else ""
+            chance = arc.text(r"\,$\pm$\,") if show_probability else ""
+            relation = _escaped(_shown(arc.relation)) if arc.relation else "" if arc.head else "root"
+            label = f"{relation} {chance}".strip()
             lines.append(_edge(arc, columns, end, start, STEP * layout.rises[index], label))
         for span, name in zip(drawing.spans, spans, strict=True):
             first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
@@ -167,9 +169,7 @@ def _edge(arc: Arc, columns: Sequence[int], end: float, start: float | None, hei
     style = f"{_style(arc.channel)}, opacity={opacity(arc.probability)}"
     column = columns[arc.dependent - 1]
     if start is None:
-        return (
-            f"\\rootarc{{{column}}}{{{decimal(end)}pt}}{{{decimal(height)}pt}}{{{style}}}{{{f'root {label}'.strip()}}}"
-        )
+        return f"\\rootarc{{{column}}}{{{decimal(end)}pt}}{{{decimal(height)}pt}}{{{style}}}{{{label}}}"
     options = [
         f"edge height={decimal(height)}pt",
         f"edge start x offset={decimal(start)}pt",

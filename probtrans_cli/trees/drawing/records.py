@@ -50,16 +50,16 @@ def tree_record(
 def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
     """One sentence as one line of ASCII JSON without the newline: words, arcs, settings, and the title if it has one.
 
-    A label is the arc's probability, after the channel's name where there are several channels. A word's tag has
-    `root` with its probability and the word's notes. Words are shown as in every picture, not kept to the character.
-    Where there are spans, the same line is manual input of another style, too: `ent`, or where they have kinds, such as
-    the parts of tuples, which overlap, `span`.
+    A label is the arc's relation, if it has one, and its probability, after the channel's name where there are several
+    channels. A word's tag has `root` with its probability and the word's notes. Words are shown as in every picture,
+    not kept to the character. Where there are spans, the same line is manual input of another style, too: `ent`, or
+    where they have kinds, such as the parts of tuples, which overlap, `span`.
     """
     several = bool(named_channels(drawing.arcs))
 
     def label(arc: Arc) -> str:
         name = f"channel {arc.channel}" if isinstance(arc.channel, int) else arc.channel
-        parts = ["root" if arc.head == 0 else "", name if several else ""]
+        parts = [arc.relation or ("root" if arc.head == 0 else ""), name if several else ""]
         parts.append(arc.text() if show_probability else "")
         return _markup(" ".join(part for part in parts if part))
 

@@ -62,10 +62,7 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         end, peak = place(arc.dependent, index), base - STEP * layout.rises[index]
         start = place(arc.head, index) if arc.head else end
         lines.append(_curve(arc, start, end, base, peak))
-        text = arc.text() if show_probability else ""
-        if arc.head == 0:
-            labels.append(_label(end, peak - 4, f"root {text}".strip()))
-        elif text:
+        if text := arc.label(show_probability=show_probability, root="root"):
             labels.append(_label((start + end) / 2, peak - 4, text))
     shown = [
         f'<text x="{decimal(mirrored(x))}" y="{decimal(base + 18)}" font-size="{WORD_SIZE}" '
@@ -184,7 +181,7 @@ def _description(drawing: Drawing, words: Sequence[str]) -> str:
     parts = []
     for arc in sorted(drawing.arcs, key=lambda arc: arc.dependent):
         head = f"{words[arc.head - 1]} ({arc.head})" if arc.head else "root"
-        text = arc.text()
+        text = arc.label()
         parts.append(f"{words[arc.dependent - 1]} ({arc.dependent}) from {head}{', ' + text if text else ''}")
     for span in drawing.spans:
         of_words = " ".join(words[span.first - 1 : span.last])

@@ -158,17 +158,17 @@ def _painted(text: str, span: Span) -> str:
 
 
 def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
-    """The rows below the words, where there is something in them: probabilities of the words' arcs, then notes.
+    """The rows below the words, where there is something in them: labels of the words' arcs, then notes.
 
-    No probabilities where words have several arcs, as it would not be clear whose they are.
+    No labels where words have several arcs, as it would not be clear whose they are.
     """
     count = len(drawing.words)
-    probabilities = [""] * count
+    labels = [""] * count
     if len({arc.dependent for arc in drawing.arcs}) == len(drawing.arcs):
         for arc in drawing.arcs:
-            probabilities[arc.dependent - 1] = arc.text("+-" if ascii_only else "±")
+            labels[arc.dependent - 1] = visible(arc.label("+-" if ascii_only else "±"), ascii_only=ascii_only)
     notes = [[visible(text, ascii_only=ascii_only) for text in texts] for texts in drawing.notes or [()] * count]
-    rows = [probabilities, *(list(row) for row in zip_longest(*notes, fillvalue=""))]
+    rows = [labels, *(list(row) for row in zip_longest(*notes, fillvalue=""))]
     return [row for row in rows if any(row)]
 
 
@@ -198,7 +198,8 @@ def _indented(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> 
             drawn.add(number)
             arc = arc_of.get(number)
             word = visible(drawing.words[number - 1], ascii_only=ascii_only)
-            tail = f"  {arc.text('+-' if ascii_only else '±')}" if arc else ""
+            label = arc.label("+-" if ascii_only else "±") if arc else ""
+            tail = f"  {visible(label, ascii_only=ascii_only)}" if arc else ""
             lines.append(f"{number:>{digits}}  {here}{word}{tail}{remark}")
             numbers.append(number)
             below = [child for child in children.get(number, []) if child != top]

@@ -1,0 +1,247 @@
+"""Dependency parsing: the head of each word with its relation, and tags, in one pass.
+
+A task with parts, ``arcs`` and each column of tags. The loss of arcs is minus the log-probability of the gold ones
+(``models/arcs.py``), its mean over the words that are annotated. Scores are those of the CoNLL 2018 shared task
+(``data/codecs/parse_scores.py``), over the sentences that are annotated as a whole. A sentence gets the best tree with
+one root, and each arc its best relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from probtrans_cli.data.codecs.parse_scores import SCORES, Row, parse_counts, parse_shares, parsed_rows
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.models.arcs import ArcOutput, BiaffineOutput, HeadOutput, arc_loss, head_probabilities
+from probtrans_cli.models.base import Encoder, Outputs
+from probtrans_cli.models.network import Network
+from probtrans_cli.recipe.parsing import Parsing as Section
+from probtrans_cli.recipe.task import Tagging
+from probtrans_cli.statistics.intervals import interval, moments
+from probtrans_cli.tasks.answers import DOUBT
+from probtrans_cli.tasks.base import Answers, Counts, Places, Prediction, Task, Term, by_sentence, without_some_words
+from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
+from probtrans_cli.tasks.parts import Part, Parts
+from probtrans_cli.tasks.tagging import WordTagging
+from probtrans_cli.trees.decode import Method, decode, levelled
+from probtrans_cli.trees.drawing.drawing import Arc
+
+_ROOT, _MISSING, _PARENTS = "root", "_", "parents"
+
+
+class Arcs(Task):
+    """The head of each word with its relation."""
+
+    answers = Answers(kind="parses", scores="arcs", trees=True, alternatives=False)
+    section: Section
+    layer: ArcOutput
+
+    def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(section, vocabulary, labels)
+        names = list(labels[section.relation_column])
+        roots = [name for name in names if name.partition(":")[0] == _ROOT]
+        if len(roots) > 1:
+            message = f"the root has {len(roots)} relations: {', '.join(roots)}"
+            raise DataError(message, hint="set task.relations=universal")
+        self.relations = [*roots, *(name for name in names if name not in roots)]
+        self._relation_of_label = torch.tensor([self.relations.index(name) for name in names] or [0])
+        self.tree = section.heads == "tree"
+
+    @property
+    def outputs(self) -> int:
+        """One score for each relation and head."""
+        return len(self.relations)
+
+    def output(self, encoder: Encoder) -> ArcOutput:
+        section, number = self.section, len(self.relations)
+        if section.output == "biaffine":
+            sizes = {"arc_size": section.arc_size, "relation_size": section.relation_size}
+            self.layer = BiaffineOutput(encoder.facts.width, number, dropout=section.dropout, **sizes)
+            return self.layer
+        if number > encoder.top.section.channels:
+            message = f"train has {number} relations, and the model {encoder.top.section.channels} channels for them"
+            raise UsageError(message, hint=f"set model.channels={number}, or task.relations=universal")
+        self.tree = encoder.top.section.heads == "tree"
+        self.layer = HeadOutput(encoder, every_iteration=section.every_iteration)
+        return self.layer
+
+    def start(self, network: Network, split: Split) -> None:
+        """See whether arcs of the training trees cross."""
+        del network
+        if split.has(_PARENTS):
+            crossing = any(crosses(split.row(_PARENTS, index)) for index in range(len(split)))
+            self.layer.projective.fill_(not crossing)
+
+    @property
+    def decoder(self) -> Method:
+        """How trees are found."""
+        if self.section.decode != "auto":
+            return self.section.decode
+        return "eisner" if bool(self.layer.projective) else "mst"
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        return dict.fromkeys((_PARENTS, self.section.relation_column), PADDING)
+
+    def training(self, batch: Batch) -> Batch:
+        """Rare words are hidden at random."""
+        return without_some_words(batch, self.section.word_dropout, self.vocabulary)
+
+    def _gold(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The column of the gold head of every word, -1 where it or its relation is not known, and the relation."""
+        parents, labels = batch.gold[_PARENTS], batch.gold[self.section.relation_column]
+        known = (parents > PADDING) & (labels >= 0)
+        heads = torch.where(parents < 0, batch.words.shape[1], parents)
+        relations = self._relation_of_label.to(labels.device)[labels.clamp(min=0)]
+        return torch.where(known, heads, -1), relations
+
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Words with a head."""
+        return {"loss": (self._gold(batch)[0] >= 0).sum()}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The mean over iterations, where earlier ones have scores, too."""
+        heads, relations = self._gold(batch)
+        losses = [
+            arc_loss(self._scores(values, batch), batch.words, heads, relations, tree=self.tree)
+            for values in outputs.scores.values()
+        ]
+        return {"loss": Term(torch.stack(losses).mean(), self.counts(batch)["loss"])}
+
+    def _scores(self, values: Tensor, batch: Batch) -> Tensor:
+        """Scores of every relation and head, ``[b, w, h, w + 1]``."""
+        b, w = batch.words.shape
+        exact = torch.promote_types(values.dtype, torch.float32)
+        return values.to(exact).view(b, w, -1, w + 1)
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """The summed loss, and the words that have one."""
+        if _PARENTS not in batch.gold:
+            return Counts()
+        (term,) = self.terms(outputs, batch).values()
+        return Counts(loss=float(term.sum), labelled=int(term.count))
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
+        """``loss``."""
+        del final
+        return {"loss": counts.mean("loss", "labelled")}
+
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        """``heads`` (0 = the root) and ``relations`` of the words; each with its probability, that of a relation given
+        its head."""
+        del top
+        scores = self._scores(outputs.scores["arcs"], batch)[:, :, : len(self.relations)]
+        chances = head_probabilities(scores, batch.words, tree=self.tree)
+        logs = scores.logsumexp(2) if self.tree else chances.clamp_min(torch.finfo(chances.dtype).tiny).log()
+        best = decode(levelled(logs.double().cpu().numpy()), batch.words.cpu().numpy(), self.decoder)
+        heads = torch.from_numpy(best).to(scores.device)
+        column = torch.where(heads > 0, heads - 1, heads.shape[1])[..., None]
+        of_heads = scores.gather(3, column[:, :, None].expand(-1, -1, scores.shape[2], -1))[..., 0].softmax(-1)
+        chance, relation = of_heads.max(-1)
+        columns: dict[str, list[Any]] = {
+            "heads": heads[batch.words].tolist(),
+            "relations": [self.relations[id] for id in relation[batch.words].tolist()],
+            "head_probability": chances.gather(2, column)[..., 0][batch.words].tolist(),
+            "relation_probability": chance[batch.words].tolist(),
+        }
+        of_sentences = zip(*(by_sentence(values, batch) for values in columns.values()), strict=True)
+        return [{name: list(values) for name, values in zip(columns, row, strict=True)} for row in of_sentences]
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """HEAD and DEPREL; `RelProb` in MISC; the arcs of a picture."""
+        chances = prediction["head_probability"] if probability else [None] * len(prediction["heads"])
+        words = zip(prediction["heads"], prediction["relations"], chances, strict=True)
+        shown = {"RelProb": [f"{chance:.4f}" for chance in prediction["relation_probability"]]} if probability else {}
+        return Places(
+            columns={"head": list(map(str, prediction["heads"])), "deprel": prediction["relations"]},
+            misc=shown,
+            arcs=[Arc(i, head, chance, relation=name) for i, (head, name, chance) in enumerate(words, start=1)],
+        )
+
+
+class Tags(WordTagging):
+    """A column of tags beside arcs: scores are wanted of all words, also of those without a tag."""
+
+    def training(self, batch: Batch) -> Batch:
+        return batch
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        gold = batch.gold[self.column][batch.words]
+        loss = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum", ignore_index=UNLEARNED)
+        return {"loss": Term(loss, self.counts(batch)["loss"])}
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        return super().measure(outputs, batch) if self.column in batch.gold else Counts()
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """The column, and its probabilities in MISC by its own name."""
+        places = super().places(prediction, probability=probability)
+        misc = {f"{self.column.upper()}{name.removeprefix('Tag')}": values for name, values in places.misc.items()}
+        notes = [[line for line in lines if line.partition(" ")[0] != _MISSING] for lines in places.notes]
+        return Places(columns=places.columns, misc=misc, notes=notes)
+
+
+class Parsing(Parts):
+    """Loss: arcs and tags. Score: LAS."""
+
+    section: Section
+
+    def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        arcs = Arcs(section, vocabulary, labels)
+        parts = {"arcs": Part(arcs, section.weights.arcs)}
+        for column in section.tags:
+            tags = Tags(Tagging(kind="tagging", column=column), vocabulary, labels)
+            names = {f"tag_{name}": f"{column}_{name}" for name in ("probability", *DOUBT)}
+            parts[column] = Part(tags, section.weights.tags, scores={}, answers={"tags": column, **names})
+        super().__init__(section, vocabulary, labels, parts)
+        rules = {"relations": arcs.relations, "tags": {name: labels[name] for name in section.tags}}
+        self.answers = Answers(kind="parses", scores="arcs", trees=True, alternatives=False, rules=rules)
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """Those of the parts, and words that are right, of the sentences whose gold is whole."""
+        counts = super().measure(outputs, batch)
+        right, words = [], []
+        for index, prediction in zip(batch.indices.tolist(), self.predict(outputs, batch), strict=True):
+            form = batch.split.text("form", index) if batch.split.has("form") else ""
+            if not form or any(line.startswith(_MISSING) for line in form.split("\n")):
+                continue
+            gold = parsed_rows(form)
+            columns = [prediction.get(name, [_MISSING] * len(gold)) for name in ("upos", "xpos", "feats")]
+            rows = zip(prediction["heads"], prediction["relations"], *columns, strict=True)
+            of_sentence = parse_counts(gold, [Row(*row) for row in rows])
+            counts.add({("parse", name): number for name, number in of_sentence.items()})
+            right.append(of_sentence["las"])
+            words.append(of_sentence["words"])
+        counts.add(moments("las", np.array(right, dtype=np.int64), np.array(words, dtype=np.int64)))
+        return counts
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
+        """``las``, ``uas``, ``clas``; of the tags that are learned ``upos``, ``xpos``, ``ufeats``, and with upos and
+        feats ``mlas``; ``loss``; finally also ``las_interval``."""
+        shares = parse_shares(Counts({key[1]: number for key, number in counts.items() if key[0] == "parse"}))
+        needed = {"upos": {"upos"}, "xpos": {"xpos"}, "ufeats": {"feats"}, "mlas": {"upos", "feats"}}
+        learned = set(self.section.tags)
+        scores: dict[str, Any] = {name: shares[name] for name in ("las", *SCORES) if needed.get(name, set()) <= learned}
+        scores["loss"] = super().scores(counts, final=final)["loss"]
+        return scores | ({"las_interval": interval("las", counts)} if final else {})
+
+
+def crosses(parents: np.ndarray) -> bool:
+    """Return whether two arcs of a sentence cross, or one passes over the root's word.
+
+    ``parents``: of every word from 0; -1 = the root; less = not known.
+    """
+    words = np.flatnonzero(parents >= 0)
+    left, right = np.minimum(words, parents[words]), np.maximum(words, parents[words])
+    tops = np.flatnonzero(parents == -1)
+    over_root = (left[:, None] < tops) & (tops < right[:, None])
+    begins_inside = (left[:, None] < left) & (left < right[:, None]) & (right > right[:, None])
+    return bool(over_root.any() or begins_inside.any())

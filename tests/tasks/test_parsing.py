@@ -1,0 +1,145 @@
+"""Parsing from a treebank to CoNLL-U: scores, columns and what is refused; runs of a few updates."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import training_in
+from support import Invoke, workplace
+from udtools.udeval import evaluate, load_conllu
+
+import probtrans_cli
+from probtrans_cli.commands.train import TrainRequest, train
+from probtrans_cli.tasks.parsing import crosses
+
+NAMES = {"uas": "UAS", "las": "LAS", "clas": "CLAS", "mlas": "MLAS", "upos": "UPOS", "xpos": "XPOS", "ufeats": "UFeats"}
+SHORT = ["data.format=treebank", "train={steps: 40, batch_words: 60}", "optim.lr=0.02", "model.dropout=0"]
+HEADS = ["task={kind: parsing, output: heads, relations: full, tags: [upos, xpos, feats]}", "model.head_labels=true",
+         "model.root={labels: 4, own_label: true}", "model.channels=18"]  # fmt: skip
+BIAFFINE = ["task={kind: parsing, tags: [upos], heads: tree, decode: mst}"]
+
+
+@pytest.fixture(scope="module")
+def parsers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workplace with two runs, `heads` and `biaffine`."""
+    folder = workplace(tmp_path_factory.mktemp("parsing"))
+    for path in folder.glob("*.conllu"):  # with features, some of which are no universal ones
+        text = path.read_text("utf-8")
+        path.write_text(re.sub(r"(s(\t[^\t\n]*){3})\t_", r"\1\tNumber=Plur|Typo=Yes", text), "utf-8")
+    with training_in(folder):
+        for name, options in (("heads", HEADS), ("biaffine", BIAFFINE)):
+            train(TrainRequest("tiny.yaml", [f"name={name}", *options, *SHORT]))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _there(parsers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(parsers)
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+
+
+def udeval(gold: str, predicted: str) -> dict[str, Any]:
+    return evaluate(*(load_conllu(io.StringIO(text, newline=""), "", {}) for text in (gold, predicted)))
+
+
+@pytest.mark.parametrize("name", ["heads", "biaffine"])
+def test_scores_are_those_of_udeval_for_what_parse_writes(invoke: Invoke, name: str) -> None:
+    gold = Path("test.conllu").read_text("utf-8")
+    output = invoke("parse", f"runs/{name}", "test.conllu").out
+    scores = invoke("eval", f"runs/{name}", "--json").json["scores"]["test"]
+    theirs = udeval(gold, output)
+    learned = [score for score in NAMES if name == "heads" or score in ("uas", "las", "clas", "upos")]
+    assert {score: scores[score] for score in learned} == {score: theirs[NAMES[score]].f1 for score in learned}
+    assert "mlas" in scores or name == "biaffine"
+    assert scores["las_interval"][0] <= scores["las"] <= scores["las_interval"][1]
+
+
+EXTRAS = ["# sent_id = 1", "# text = the dogs rip it", "1-2\tthe dogs" + "\t_" * 7 + "\tSpaceAfter=No"]
+
+
+@pytest.mark.parametrize("name", ["heads", "biaffine"])
+@pytest.mark.parametrize(("beginning", "end"), [("", "\n"), ("", "\r\n"), ("\ufeff", "\n")])
+def test_only_the_predicted_columns_change(invoke: Invoke, name: str, beginning: str, end: str) -> None:
+    filled = {3, 4, 5, 6, 7} if name == "heads" else {3, 6, 7}
+    rows = [
+        "1\tthe\tthe\tX\tY\tA=b\t_\t_\t2:det\tM=1",
+        "2\tdogs\t_\t_\t_\t_\t1\tdep\t_\t_",
+        "2.1\tempty" + "\t_" * 8,
+        "3\trip\trip\t_\t_\t_\t0\troot\t_\tG=h|I=j",
+    ]
+    lines = [*EXTRAS, *rows, "", ""]
+    Path("given.conllu").write_bytes((beginning + end.join(lines)).encode())
+    invoke("parse", f"runs/{name}", "given.conllu", "-o", "out.conllu")
+    before = Path("given.conllu").read_bytes().decode().removeprefix(beginning).split(end)
+    after = Path("out.conllu").read_bytes().decode().removeprefix(beginning).split(end)
+    assert len(before) == len(after)
+    for old, new in zip(before, after, strict=True):
+        if old[:1].isdigit() and "-" not in old.split("\t")[0] and "." not in old.split("\t")[0]:
+            pairs = list(zip(old.split("\t"), new.split("\t"), strict=True))
+            assert [pair for i, pair in enumerate(pairs) if i not in filled and pair[0] != pair[1]] == []
+            assert new.split("\t")[6].isdigit()
+        else:
+            assert old == new
+
+
+def test_a_tree_has_one_root_whose_relation_is_root() -> None:
+    texts = ["those foxes rip this scarf", "foxes", "a b c d e f g", "farmers fold shirts in a harbor"]
+    for name in ("heads", "biaffine"):
+        model = probtrans_cli.load(f"runs/{name}")
+        for analysis in model.analyze(texts, trees=True):
+            record = analysis.record()
+            assert [r == "root" for r in record["relations"]] == [h == 0 for h in record["heads"]]
+            assert record["heads"].count(0) == 1
+            assert record["heads"] == analysis.heads.tolist()
+            assert all(0 <= p <= 1 for key in record if key.endswith("_probability") for p in record[key])
+            assert len(record["upos"]) == len(record["words"])
+
+
+@pytest.mark.parametrize("form", ["tree", "svg", "latex", "displacy", "html"])
+def test_pictures_have_relations(invoke: Invoke, form: str) -> None:
+    Path("one.txt").write_text("foxes rip scarfs\n", encoding="utf-8")
+    output = invoke("parse", "runs/heads", "one.txt", "-f", form, "--prob").out
+    assert form == "html" or "root" in output
+    record = json.loads(invoke("parse", "runs/heads", "one.txt", "-f", "jsonl").out)
+    assert form == "html" or all(relation.replace(":", ":") in output for relation in record["relations"])
+
+
+def test_what_does_not_fit_is_refused(invoke: Invoke) -> None:
+    new = ["train", "tiny.yaml", "name=x"]
+    few = [*HEADS[:-1], "model.channels=3"]
+    assert "channels for them" in invoke(*new, *few, *SHORT).err
+    no_labels = invoke(*new, "task={kind: parsing, output: heads}", *SHORT).err
+    assert "set model.head_labels=true" in no_labels
+    assert "data.format" in invoke(*new, "task={kind: parsing}").err
+    text = Path("dev.conllu").read_text("utf-8")
+    Path("odd.conllu").write_text(text.replace("\t0\troot", "\t1\tdep", 1), encoding="utf-8")
+    assert "odd.conllu:" in invoke("eval", "runs/heads", "odd.conllu").err
+
+
+def test_sentences_without_some_heads_are_learned_from(invoke: Invoke) -> None:
+    """And a file in which most words have none; the others are not scored."""
+    lines = Path("train.conllu").read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines]
+    for number, row in enumerate(rows):
+        if len(row) == 10 and number % 5:
+            row[6] = row[7] = "_"
+    Path("part.conllu").write_text("\n".join("\t".join(row) for row in rows) + "\n", encoding="utf-8")
+    for options in (HEADS, BIAFFINE):
+        names = [f"name=part{len(options)}", "data.train=part.conllu"]
+        invoke("train", "tiny.yaml", *names, *options, *SHORT, "train.steps=5")
+    scores = json.loads(invoke("eval", "runs/heads", "part.conllu", "--json").out)["scores"]["part.conllu"]
+    assert scores["las"] is None
+    assert scores["loss"] > 0
+
+
+def test_crossing_arcs() -> None:
+    assert not crosses(np.array([1, -1, 1]))
+    assert not crosses(np.array([-2, -1, -2]))
+    assert crosses(np.array([2, 3, -1, 2]))  # 1 <- 3 and 2 <- 4
+    assert crosses(np.array([2, -1, 1]))  # over the root's word
