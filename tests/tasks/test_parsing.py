@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import training_in
 from support import Invoke, workplace
 from udtools.udeval import evaluate, load_conllu
 
@@ -32,7 +31,9 @@ def parsers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in folder.glob("*.conllu"):  # with features, some of which are no universal ones
         text = path.read_text("utf-8")
         path.write_text(re.sub(r"(s(\t[^\t\n]*){3})\t_", r"\1\tNumber=Plur|Typo=Yes", text), "utf-8")
-    with training_in(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
         for name, options in (("heads", HEADS), ("biaffine", BIAFFINE)):
             train(TrainRequest("tiny.yaml", [f"name={name}", *options, *SHORT]))
     return folder
