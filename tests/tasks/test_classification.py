@@ -196,7 +196,7 @@ def test_train_eval_and_parse(overrides: list[str], here: Path, invoke: Invoke) 
 def test_prepare_counts_the_labels(here: Path, invoke: Invoke) -> None:
     ran = invoke("prepare", "r.yaml", "--check")
     assert ran.code == 0, ran.err
-    assert "label  3 labels: bad 3, good 3, so so 2" in ran.out
+    assert "label: 3 labels: bad 3, good 3, so so 2" in ran.out
     assert not (here / "prepared").exists()
 
 
@@ -206,7 +206,7 @@ def test_a_header_and_columns_the_other_way_round(here: Path, invoke: Invoke) ->
         (here / f"{split}.tsv").write_text(f"label text\r\n{lines}")
     ran = invoke("prepare", "r.yaml", "data.table={text: 1, label: 0, separator: ' ', header: true}")
     assert ran.code == 0, ran.err
-    assert "label  3 labels: bad 3, good 3, so 2" in ran.out
+    assert "label: 3 labels: bad 3, good 3, so 2" in ran.out
 
 
 def test_a_label_may_be_an_underscore(here: Path, invoke: Invoke) -> None:
@@ -324,7 +324,7 @@ def test_a_table_of_more_columns_is_read_where_it_is_said(here: Path, invoke: In
     assert "data.table.columns=3" in ran.err
     ran = invoke("prepare", "r.yaml", "data.table.columns=3", "--check")
     assert (ran.code, ran.err) == (0, "")
-    assert "label  3 labels: bad 3, good 3, so so 2" in ran.out
+    assert "label: 3 labels: bad 3, good 3, so so 2" in ran.out
 
 
 def test_quoted_columns_in_all_verbs(here: Path, invoke: Invoke) -> None:

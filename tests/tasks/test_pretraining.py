@@ -293,7 +293,7 @@ def test_training_starts_from_a_pretrained_model(command: Command) -> None:
 
 def test_prepare_tells_the_balance_of_the_pairs(command: Command) -> None:
     report = command("prepare", "pairs.yaml")
-    assert "pair  2 labels: next " in report
+    assert "pair: 2 labels: next " in report
     assert ", random " in report
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_train_and_eval(parent: Parent, overrides: list[str], here: Path, invoke
     assert list(cases) == ["cp_recursion", "in_distribution", "obj_pp_to_subj_pp", "other", "primitive"]
     other = invoke("eval", "runs/forms", "dev.jsonl" if overrides and not forms else "dev.tsv")
     assert other.code == 0, other.err
-    lines = other.out.splitlines()
+    lines = re.sub(r",\n *", ", ", other.out).splitlines()
     assert lines[1].count(" %") == lines[1].count(", ") + 1  # all but the loss, and once for the interval
     rows = [line.split() for line in lines if line.split() and line.split()[0] in (*CASES, "other")]
     assert [row[0] for row in rows] == ["cp_recursion", "in_distribution", "other", "primitive"]
@@ -158,7 +159,7 @@ def test_labels_alone_train_what_forms_do(here: Path, invoke: Invoke) -> None:
         ("tsv", "Wim sank .", "train.tsv:8: 1 column instead of 3"),
         ("tsv", "Wim sank .\tsink . theme ( x _ 7 , Wim )\tx", "train.tsv:8: "),
         ("tsv", "", "train.tsv:8: 1 column instead of 3"),
-        ("jsonl", '{"tokens": []}', "train.jsonl:8: no key 'parent'"),
+        ("jsonl", '{"tokens": []}', "train.jsonl:8: parent: Field required"),
         ("jsonl", LINES[0], "train.jsonl:8: not JSON"),
     ],
 )
@@ -173,8 +174,8 @@ def test_a_bad_line_is_named(ending: str, line: str, message: str, here: Path, i
 def test_prepare_shows_what_there_is(here: Path, invoke: Invoke) -> None:
     ran = invoke("prepare", "r.yaml", "--check")
     assert ran.code == 0, ran.err
-    assert "case  4 labels: in_distribution 2, primitive 2, cp_recursion 1, obj_pp_to_subj_pp 1\n" in ran.out
-    assert "verb_name  6 labels: none 24, sink 3, " in ran.out
+    assert "case: 4 labels: in_distribution 2, primitive 2, cp_recursion 1" in ran.out
+    assert "verb_name: 6 labels: none 24, sink 3," in ran.out
 
 
 def test_an_empty_file_holds_no_sentence(here: Path, invoke: Invoke) -> None:
