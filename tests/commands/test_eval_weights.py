@@ -19,12 +19,11 @@ from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian import weights
 from probtrans_cli.models.bayesian.readout import predictive
-from probtrans_cli.recipe.weights import WeightPredict
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.evaluation import answered
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Draws, OnePass, by_name, ensemble_of, predictor_of
+from probtrans_cli.trained.predictor import Draws, OnePass, PredictOptions, by_name, ensemble_of, predictor_of
 
 TAGGER = ("task={kind: tagging}", "train.epochs=8")
 SMALL = "kind: transformer, width: 8, heads: 2, inner: 8, layers: 1, initialization: xavier"
@@ -70,7 +69,7 @@ def batches(model: Model) -> Iterator[Batch]:
 @torch.no_grad()
 def test_draws_are_the_mean_over_networks_with_these_weights(model: Model) -> None:
     """A loop that puts each draw in the place of the means, in a network without distributions."""
-    asked = predictor_of(model, doubt=True)
+    asked = predictor_of(model, PredictOptions(uncertainty=True))
     assert isinstance(asked, Draws)
     batch = next(batches(model))
     wants = model.task.wants(batch)
@@ -129,7 +128,7 @@ def test_the_temperature_is_that_of_the_way_it_predicts(model: Model) -> None:
 def test_one_pass_is_the_readout_of_the_network_s_moments(there: Path, state: Any) -> None:
     """Near the mean over many draws; states and arcs are those of the mean weights."""
     model = Model.load("runs/bayes")
-    asked = predictor_of(model, weights=WeightPredict(kind="moments", state=state), doubt=True)
+    asked = predictor_of(model, PredictOptions(weights=state, uncertainty=True))
     assert isinstance(asked, OnePass)
     batch = next(batches(model))
     wants = replace(model.task.wants(batch), states=True, arcs=(1,))
@@ -331,7 +330,7 @@ def test_the_doubt_within_members_of_an_ensemble_is_the_model_s(there: Path) -> 
     model = Model.load("runs/bayes")
     batch = next(batches(model))
     wants = model.task.wants(batch)
-    alone = predictor_of(model, doubt=True).ready()(batch, wants).doubt["words"]
+    alone = predictor_of(model, PredictOptions(uncertainty=True)).ready()(batch, wants).doubt["words"]
     together = ensemble_of([model, model], doubt=True).ready()(batch, wants).doubt["words"]
     torch.testing.assert_close(together.mutual_information, alone.mutual_information, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(together.expected_entropy, alone.expected_entropy, rtol=1e-4, atol=1e-5)
@@ -343,8 +342,9 @@ def test_the_doubt_within_members_of_an_ensemble_is_the_model_s(there: Path) -> 
 def test_trees_of_eval_are_those_of_parse(there: Path, invoke: Invoke) -> None:
     """With the same draws; `score trees` has the figures of `eval`."""
     arguments = ("runs/ivon", "dev.conllu", "--weights", "3")
-    ran = invoke("eval", *arguments, "--trees", "yes", "--json")
-    found = ran.json["scores"]["dev.conllu"]["trees"]["with_punct"]["all"]
+    found = invoke("eval", *arguments, "--trees", "yes", "--json").json["scores"]["dev.conllu"]["trees"]["with_punct"][
+        "all"
+    ]
     parsed = invoke("parse", *arguments)
     Path("parsed.conllu").write_text(parsed.out, encoding="utf-8")
     again = invoke("score", "trees", "parsed.conllu", "--gold", "dev.conllu", "--json").json
