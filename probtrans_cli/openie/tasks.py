@@ -143,7 +143,7 @@ class GridLabelling(Task):
         return {"loss": Term(self._loss(outputs, batch, self.section.none_weight), self.counts(batch)["loss"])}
 
     def _gold(self, batch: Batch) -> Int[Tensor, "b r w"]:
-        """Return the labels of the rows, which are packed as ``data/codecs/grids.py`` says."""
+        """Return the labels of the rows, which are packed as :func:`probtrans_cli.data.sentence.pack_rows` says."""
         shifts = 3 * torch.arange(self.section.rows, device=batch.words.device)
         return (batch.gold[GRID][:, None, :] >> shifts[:, None]) & 7
 
