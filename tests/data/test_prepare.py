@@ -60,7 +60,7 @@ def test_what_it_makes(corpus: Path) -> None:
     assert manifest["labels"]["upos"]["DET"] == 2
     assert len(manifest["sources"]["dev"][0]["sha256"]) == 64
     text = shown(made)
-    assert "upos  6 labels: DET 2, NOUN 2" in text
+    assert "upos: 6 labels: DET 2, NOUN 2" in text
     assert "75.00%" in text
     assert "prepared: prepared" in text
 
