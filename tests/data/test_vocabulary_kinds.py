@@ -21,6 +21,8 @@ from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary, enclosing, normalise
 from probtrans_cli.data.vocabularies.pieces import Subwords
+from probtrans_cli.data.vocabularies.spelling import looked_up
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.recipe.data import CharacterVocabulary, Data, SubwordVocabulary, WordPieceVocabulary, WordVocabulary
@@ -299,6 +301,34 @@ def test_the_command(blind: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatc
     refused = invoke("train", "tiny.yaml", "task={kind: tagging, column: xpos}", NO_PUNCTUATION, "--run", "runs/other")
     assert refused.code == 2
     assert "data.vocabulary.punctuation" in refused.err
+
+
+# --- typographic marks of raw text, looked up in their plain spelling -------------------------------------------------
+
+TEXT = ["“", "It", "’s", "don’t", "n’t", "…", "–", "—", "‘", "”", "well‑known", "«"]
+PENN = ["``", "It", "'s", "don’t", "n't", "...", "--", "--", "`", "''", "well-known", "``"]
+STRAIGHT = ['"', "It", "'s", "don’t", "n’t", "…", "-", "-", "'", '"', "well‑known", '"']
+
+
+def test_unknown_words_are_looked_up_in_a_known_plain_spelling() -> None:
+    for training, words, expected in [
+        ("`` It 's n't ... -- ` '' well-known", TEXT, PENN),
+        ("\" It 's - ' '", TEXT, STRAIGHT),
+        ('`` `` "', ["“"], ["``"]),  # the most frequent one of several
+        ('`` " "', ["“"], ['"']),
+        ('`` "', ["“"], ['"']),
+        ('“ It "', ["“", "It"], None),  # known words stay as they are
+        ("It ``", ["It", '"', "unknown"], None),
+        ("It", ["“"], None),
+        ("It", [], None),
+    ]:
+        vocabulary = build_vocabulary(WordVocabulary(), [training.split()])
+        assert looked_up(words, vocabulary.knows, vocabulary.frequency) == expected
+    characters = build_vocabulary(CharacterVocabulary(kind="char"), [["don't", '"']])
+    assert looked_up(["don’t", "“", "…"], characters.knows, characters.frequency) == ["don't", '"', "…"]
+    pytest.importorskip("tokenizers")
+    pieces = WordPieces(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "“", ".", "'"])
+    assert looked_up(["“", "…", "’"], pieces.knows, pieces.frequency) == ["“", "...", "'"]
 
 
 # --- extra words of open information extraction: an entry of its own for each, which no text can have -----------------
