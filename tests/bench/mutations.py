@@ -123,7 +123,7 @@ MUTATIONS = (
         "data/vocabularies/words.py",
         "item[1] >= section.min_count",
         "item[1] > section.min_count",
-        "tests/data/test_words.py",
+        "tests/data/test_vocabulary_kinds.py",
     ),
     Mutation(
         "data/files.py",
