@@ -232,7 +232,7 @@ def main(
         else:
             console.result("\n".join(catalogue.catalogue()))
     elif schema:
-        from probtrans_cli.recipe.source import json_schema  # noqa: PLC0415
+        from probtrans_cli.recipe.reference import json_schema  # noqa: PLC0415
 
         console.result(json.dumps(json_schema(), indent=2, ensure_ascii=False))
     elif context.invoked_subcommand is None:

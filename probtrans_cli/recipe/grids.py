@@ -43,7 +43,6 @@ class Constraints(Section):
 class GridSection(TaskSection):
     """What the tasks over grids share."""
 
-    larger_is_better = True
     shown_by = "-f text"
     several_answers = True
     may_be_cut = False

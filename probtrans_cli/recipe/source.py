@@ -28,16 +28,10 @@ from probtrans_cli.recipe.faults import (
     faults_of,
     shown,
 )
-from probtrans_cli.recipe.reference import json_schema, root
+from probtrans_cli.recipe.reference import root
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import LARGEST, BrokenError, Fault, read_tree, write_tree
 from probtrans_cli.text import printable
-
-__all__ = [
-    "describe", "dump_recipe", "get_ready", "json_schema", "load_recipe", "load_stored", "read_recipe",
-    "shipped_recipes", "texts_in",
-]  # fmt: skip
-
 
 IN_FOLDER = "recipe.yaml"
 """The name of a recipe in the folder of a run, and of a checkpoint."""

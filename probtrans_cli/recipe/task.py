@@ -39,7 +39,7 @@ class TaskSection(KindSection):
     """What it needs from a data format, see :class:`probtrans_cli.recipe.data.Format`."""
     metric: ClassVar[str]
     """The dev score that selects the best checkpoint."""
-    larger_is_better: ClassVar[bool]
+    larger_is_better: ClassVar[bool] = True
     """The direction of that score."""
     needs_every_token: ClassVar[bool] = True
     """Whether it labels every token, so that the vocabulary must have them all."""
@@ -213,7 +213,6 @@ class Tagging(TaskSection):
 
     needs = "tags"
     metric = "accuracy"
-    larger_is_better = True
 
     kind: Literal["tagging"]
     column: Annotated[str, Field(min_length=1)] = "upos"
@@ -240,7 +239,6 @@ class EntityRecognition(TaskSection):
 
     needs = "entities"
     metric = "f1"
-    larger_is_better = True
 
     kind: Literal["ner"]
     loss: Literal["words", "sentences"] = "words"
@@ -269,7 +267,6 @@ class Classification(TaskSection):
 
     needs = "class"
     metric = "accuracy"
-    larger_is_better = True
     may_be_divided = False
 
     kind: Literal["classification"]
@@ -331,7 +328,6 @@ class SemanticParsing(TaskSection):
     needs = "graphs"
     metric = "exact"
     shown_by = "-f jsonl --trees no"
-    larger_is_better = True
     several_answers = True
     may_be_cut = False
     may_be_divided = False

@@ -165,16 +165,21 @@ class NoDecomposition(Decomposition):
         return buckets * channels * child * head
 
 
-@ROOT_DECOMPOSITIONS.add
-@DECOMPOSITIONS.add
-class UVDecomposition(Decomposition):
-    """Eq. 14: `T[k,c,a,b] = sum_l U[k,a,c,l] V[k,b,c,l]`."""
+class _OfRank(Decomposition):
+    """A sum of products of factors."""
 
     has_gains = True
 
-    kind: Literal["uv"]
     rank: Size = 64
     """r, the number of terms."""
+
+
+@ROOT_DECOMPOSITIONS.add
+@DECOMPOSITIONS.add
+class UVDecomposition(_OfRank):
+    """Eq. 14: `T[k,c,a,b] = sum_l U[k,a,c,l] V[k,b,c,l]`."""
+
+    kind: Literal["uv"]
 
     def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
         return buckets * channels * self.rank * (child + head)
@@ -182,28 +187,20 @@ class UVDecomposition(Decomposition):
 
 @ROOT_DECOMPOSITIONS.add
 @DECOMPOSITIONS.add
-class UVWDecomposition(Decomposition):
+class UVWDecomposition(_OfRank):
     """Eq. 13: `T[k,c,a,b] = sum_l U[k,a,l] V[k,b,l] W[k,c,l]`."""
 
-    has_gains = True
-
     kind: Literal["uvw"]
-    rank: Size = 64
-    """r, the number of terms."""
 
     def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
         return buckets * self.rank * (child + head + channels)
 
 
 @DECOMPOSITIONS.add
-class SharedDecomposition(Decomposition):
+class SharedDecomposition(_OfRank):
     """One pair of factors for all buckets (not in the paper): `T[k,c,a,b] = sum_l U[a,c,l] D[k,c,l] V[b,c,l]`."""
 
-    has_gains = True
-
     kind: Literal["shared"]
-    rank: Size = 64
-    """r, the number of terms."""
 
     def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
         return channels * self.rank * (child + head + buckets)
