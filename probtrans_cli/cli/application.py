@@ -224,11 +224,11 @@ def main(
     if version:
         console.result_json({"version": __version__}) if as_json else console.result(f"probtrans {__version__}")
     elif list_recipes:
-        from probtrans_cli.recipe import catalogue  # noqa: PLC0415
+        from probtrans_cli.recipe import catalogue, source  # noqa: PLC0415
 
         if as_json:
-            shipped = catalogue.shipped_recipes()
-            console.result_json({name: catalogue.describe(path) for name, path in shipped.items()})
+            shipped = source.shipped_recipes()
+            console.result_json({name: source.describe(path) for name, path in shipped.items()})
         else:
             console.result("\n".join(catalogue.catalogue()))
     elif schema:

@@ -152,7 +152,8 @@ def faults_of(document: Document, error: ValidationError) -> list[Fault]:
 
 def _fault(document: Document, location: tuple[int | str, ...]) -> Fault:
     """Word the fault at one of pydantic's locations, which name the user's keys and, in between, kinds and unions."""
-    value, schema, path, parts = document.content, root(), (), list(location)
+    path: Key = ()
+    value, schema, parts = document.content, root(), list(location)
     while parts:
         part = parts.pop(0)
         if isinstance(value, list) and isinstance(part, int) and part < len(value):
