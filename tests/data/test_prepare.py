@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from small_treebank import TRAIN, names, recipe, treebank
 from support import Stdin
 
@@ -25,10 +23,7 @@ from probtrans_cli.recipe.source import load_recipe
 
 
 def shown(prepared: Prepared) -> str:
-    console = Console(file=io.StringIO(), width=150)
-    console.print(report("prepared" if prepared.fresh else "up to date", prepared))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return report("prepared" if prepared.fresh else "up to date", prepared)
 
 
 def test_what_it_makes(corpus: Path) -> None:
