@@ -45,6 +45,7 @@ LABELS = (
 )
 SAMPLES = {
     "conllu": Sample(TREEBANK, (1, 4), "1\ta"),
+    "treebank": Sample(TREEBANK, (1, 4), "1\ta"),
     "text": Sample("a b\nc d\n"),
     "columns": Sample("a X\nb Y\n\nc X\nd Y\n", (1, 4), "a"),
     "table": Sample("a b\tgood\nc d\tbad\n", bad="a b"),
