@@ -179,7 +179,7 @@ def test_a_task(commands: Commands, tmp_path: Path) -> None:
         "eval|runs/again|--require|perplexity<=10",
     )
     assert [code for code, _, _ in refused] == [2, 2, 0, 2, 2]
-    assert "`kind: rarity` reads auto, conllu, text, columns, table, jsonl, cogs" in refused[0][2]
+    assert "`kind: rarity` reads auto, conllu, treebank, text, columns, table, jsonl, cogs" in refused[0][2]
     assert "`kind: rarity` labels every token" in refused[1][2]
     assert "--masks is for masked language models" in refused[3][2]
     assert "there is no score 'perplexity'" in refused[4][2]
