@@ -77,7 +77,8 @@ def parts_of(data: Data, sources: Sequence[Source]) -> list[Part]:
             blocks = tuple((source, Block(str(source.path), source.size)) for source in of_split)
             parts += [Part(split, 0, blocks, whole=True)] if blocks else []
             continue
-        first, together, room = len(parts), [], BYTES
+        together: list[tuple[Source, Block]] = []
+        first, room = len(parts), BYTES
         for source in of_split:
             path = str(source.path)
             can_be_cut = READERS[source.format].ends is not None
