@@ -618,6 +618,36 @@ def parse(
     verb.parse(request)
 
 
+@app.command(cls=Grouped, short_help="Go on from a prompt, with a causal language model.")
+def generate(
+    checkpoint: CheckpointArgument,
+    prompt: Annotated[
+        str | None, Argument(metavar="[PROMPT]", help="The text to go on from; default: each line of stdin.")
+    ] = None,
+    words: Annotated[int, Option("--words", min=1, metavar="N", help="The most words of a continuation.")] = 20,
+    temperature: Annotated[
+        float, Option("--temperature", min=0.0, metavar="T", help="Divide scores by T; 0: the most probable word.")
+    ] = 1.0,
+    top_k: Annotated[
+        int | None, Option("--top-k", min=1, metavar="K", help="Choose among the K most probable words.")
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        Option("--top-p", metavar="P", help="Choose among the fewest words that have the probability P together."),
+    ] = None,
+    seed: Annotated[int, Option("--seed", min=0, metavar="S", help="Seed of the choices.")] = 0,
+    stop: Annotated[str | None, Option("--stop", metavar="WORD", help="End a continuation at this word.")] = None,
+    number: Annotated[int, Option("--n", min=1, metavar="N", help="Continuations of each prompt.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Write prompts with the words that a causal language model (`task.kind: lm`) goes on with."""
+    from probtrans_cli.commands import generate as verb  # noqa: PLC0415
+    from probtrans_cli.trained.generation import Sampling  # noqa: PLC0415
+
+    sampling = Sampling(words=words, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop)
+    verb.generate(verb.GenerateRequest(checkpoint, prompt, sampling, number, as_json))
+
+
 @app.command(cls=Grouped, short_help="Write files of tuples or coordinations in another form.")
 def convert(
     form: Annotated[WrittenName, Option("--to", help=f"{_rows(WRITTEN.values())}.")],

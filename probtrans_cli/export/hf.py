@@ -88,6 +88,8 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
         raise UsageError("not expressible in transformers: data.vocabulary.features", hint=hint)
     if network.common is not None:
         raise UsageError("not expressible in transformers: model.head_bias", hint=hint)
+    if section.facts.is_causal:
+        raise UsageError("not expressible in transformers: model.causal", hint=hint)
     if network.start is not None:
         hint += ", or train with data.vocabulary.kind wordpiece, which has a [CLS]"
         raise UsageError("not expressible in transformers: task.representation: cls of a word of its own", hint=hint)

@@ -67,6 +67,18 @@ def first_tokens(first: Int[Tensor, "b w"], n: int) -> Bool[Tensor, "b n"]:
     return starts.scatter(1, first.clamp(max=n), True)[:, :n]
 
 
+@dataclass(frozen=True, slots=True)
+class Readout:
+    """How a causal encoder represents a word that has not been read yet.
+
+    ``rounds``: of mean field, for a causal field; None = exactly. ``prior [d]``: the message of a hidden word to its
+    label, for the same.
+    """
+
+    rounds: int | None = 2
+    prior: Float[Tensor, " d"] | None = None
+
+
 CUES = 9
 """The number of cues of a word, beside its unary scores: g, z, R, Λ, D and e of
 :mod:`probtrans_cli.models.probabilistic.head_bias`, 1 for punctuation, N, and 1 for a rare word."""
@@ -86,7 +98,8 @@ class Wants:
     predicted ones. ``ends``: such a layer may leave out rows once all sentences ended. ``parts``: of an output layer
     with parts, those that are asked; None = all. ``moments``: of everything mean
     and variance, where weights are uncertain (``models/bayesian/moments.py``); `kronecker`: with the covariances of
-    words, which the variance of a mean over words needs; `diagonal`: without.
+    words, which the variance of a mean over words needs; `diagonal`: without. ``readout``: of a causal encoder,
+    representations of every word by the earlier ones alone.
     """
 
     words: Bool[Tensor, "b w"] | None = None
@@ -100,6 +113,7 @@ class Wants:
     ends: bool = False
     parts: Collection[str] | None = None
     moments: Literal["kronecker", "diagonal"] | None = None
+    readout: Readout | None = None
 
     @property
     def scores(self) -> bool:
@@ -158,6 +172,7 @@ class Words:
         cues: how common each word is, and how it stands in the training file, for an encoder with
             ``facts.counts_words``; None = all 0.
         first: where words begin among tokens, see :class:`Inputs`, for an encoder with ``facts.reads_first``.
+        readout: states are wanted of words that are not read yet, for an encoder with ``facts.is_causal``.
     """
 
     unary: Float[Tensor, "b n d"] | State
@@ -165,6 +180,7 @@ class Words:
     segments: Int[Tensor, "b n"] | None = None
     cues: Float[Tensor, "b n 9"] | None = None
     first: Int[Tensor, "b w"] | None = None
+    readout: Readout | None = None
 
     @property
     def vectors(self) -> Float[Tensor, "b n d"]:

@@ -21,7 +21,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, may_depend_on
-from probtrans_cli.models.base import CUES, Encoded, Encoder, Features, Inputs, Outputs, Wants, Words, first_tokens
+from probtrans_cli.models.base import (
+    CUES,
+    Encoded,
+    Encoder,
+    Features,
+    Inputs,
+    Outputs,
+    Readout,
+    Wants,
+    Words,
+    first_tokens,
+)
 from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, moments_of_words, refusal
 from probtrans_cli.models.bayesian.weights import posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
@@ -129,7 +140,7 @@ class Network(nn.Module):
         exactly = None if wants.moments is None else torch.autocast(inputs.ids.device.type, enabled=False)
         with exactly or nullcontext():
             unary = self.potentials(inputs.ids, inputs.features)
-            words = self._words(inputs, unary, wants.moments)
+            words = self._words(inputs, unary, wants.moments, wants.readout)
             if wants.arcs and not (wants.scores or wants.states or wants.moments):
                 return Outputs(arcs=self._arcs_of_words(self.encoder.arcs_alone(words, wants.arcs)))
             if wants.scores and self.output.steps is not None:
@@ -197,7 +208,9 @@ class Network(nn.Module):
         if scores and self.tied and posterior_of(self.unary) is not None:
             raise refusal(f"{type(self.words).__name__} that reads uncertain vectors of words")
 
-    def _words(self, inputs: Inputs, unary: Float[Tensor, "b n d"], moments: Kind | None) -> Words:
+    def _words(
+        self, inputs: Inputs, unary: Float[Tensor, "b n d"], moments: Kind | None, readout: Readout | None
+    ) -> Words:
         """Return what the encoder reads. A `<cls>` that is added in front has neither cues nor a segment."""
         mask, facts = inputs.mask, self.encoder.facts
         cues = segments = first = None
@@ -218,7 +231,9 @@ class Network(nn.Module):
             unary = torch.cat([start, unary], dim=1)
             mask = torch.cat([torch.ones_like(mask[:, :1]), mask], dim=1)
         values = unary if moments is None else moments_of_words(unary, moments, self.unary, inputs.ids)
-        return Words(values, mask, segments, cues, first)
+        if readout is not None and facts.has_head_variables:
+            readout = replace(readout, prior=self.word_scores().softmax(0) @ self._table())
+        return Words(values, mask, segments, cues, first, readout)
 
     def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None, by: Arithmetic) -> Encoded:
         """Encode the tokens, and the sentences where they have a representation.
@@ -277,6 +292,12 @@ class Network(nn.Module):
     def has_root_column(self) -> bool:
         """Whether arcs have a column for the root: a root node, or a `<cls>` in front of the words."""
         return self.encoder.facts.has_root or self.start is not None
+
+    def word_scores(self) -> Float[Tensor, " v"]:
+        """Return ``b``, the potential of every entry of the vocabulary by itself."""
+        output: Any = self.words
+        scores: Tensor = output.bias + output.impossible
+        return scores
 
     def _table(self) -> Float[Tensor, "v d"]:
         """Return ``S_w(a)`` of every entry of the vocabulary."""

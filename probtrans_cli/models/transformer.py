@@ -57,6 +57,7 @@ class TransformerEncoder(Encoder):
         self.embedding_dropout = nn.Dropout(section.embedding_dropout)
         self.layers = nn.ModuleList([Layer(section) for _ in range(1 if section.share_layers else section.layers)])
         self.final_norm = nn.LayerNorm(width, section.norm_eps) if section.norm == "pre" else None
+        self.first = nn.Parameter(torch.zeros(width)) if section.causal else None  # what represents a first word
         self.pooler = nn.Linear(width, width, bias=section.bias != "none") if section.pooler else None
         if section.initialization == "normal":
             self.apply(self._start_normal)
@@ -104,13 +105,16 @@ class TransformerEncoder(Encoder):
         """
         mask, number = words.mask, self.section.layers
         by: Arithmetic = PLAIN if isinstance(words.unary, Tensor) else MOMENTS
-        if at is not None and (not may_depend_on(mask) or self.pooler is not None):
-            at = None  # a pooler always needs the state of the first word
+        if at is not None and (not may_depend_on(mask) or self.pooler is not None or words.readout is not None):
+            at = None  # a pooler always needs the state of the first word, a word to come that of the word before
         wanted = chosen_iterations(arcs, number)
         states, attentions = self._through(range(number), self._embedded(words, by), mask, wanted, at, by)
         if self.final_norm is not None:
             states = by(self.final_norm, states)
         sentence = None if self.pooler is None else by(_TANH, by(self.pooler, by.first(states)))
+        if words.readout is not None:
+            assert self.first is not None, "the model is causal"
+            states = torch.cat([self.first.expand(len(states), 1, -1), states[:, :-1]], dim=1)
         return Encoded(by.masked(states, mask), sentence, torch.stack(attentions, dim=1) if attentions else None)
 
     def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
@@ -142,6 +146,10 @@ class TransformerEncoder(Encoder):
         if not (may_depend_on(mask) and bool(mask.all())):
             # A sentence of no words attends to its padding: finite numbers that nobody reads, instead of 0 / 0.
             allowed = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
+        if self.section.causal:
+            n = mask.shape[1]
+            earlier = torch.ones(n, n, dtype=torch.bool, device=mask.device).tril()
+            allowed = earlier if allowed is None else allowed & earlier
         attentions: list[Tensor] = []
         for index in layers:
             layer = self.layers[0 if self.section.share_layers else index]

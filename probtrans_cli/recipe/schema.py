@@ -131,7 +131,24 @@ def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
         ((), recipe.task.inconsistencies_with(recipe)),
     )
     within = [((*section, *path), reason) for section, faults in of_sections for path, reason in faults]
-    return [*_data(recipe), *_training(recipe), *_layers(recipe), *_uncertain_weights(recipe), *within]
+    return [
+        *_direction(recipe),
+        *_data(recipe),
+        *_training(recipe),
+        *_layers(recipe),
+        *_uncertain_weights(recipe),
+        *within,
+    ]
+
+
+def _direction(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Yield a causal model of a task that reads later words, or the other way round."""
+    task, facts = recipe.task, recipe.model.facts
+    if facts.encoders and task.is_causal:
+        yield ("model", "kind"), f"`task.kind: {task.kind}` needs a causal model: choose probabilistic or transformer"
+    elif task.is_causal != facts.is_causal and not facts.encoders:
+        wanted = str(task.is_causal).lower()
+        yield ("model", "causal"), f"`task.kind: {task.kind}` needs a model with `causal: {wanted}`"
 
 
 def _data(recipe: Recipe) -> Iterator[Inconsistency]:

@@ -47,6 +47,8 @@ class TaskSection(KindSection):
     """Whether a sentence may be cut (`data.too_long: cut`)."""
     may_be_divided: ClassVar[bool] = True
     """Whether a sentence may be read in portions (`data.too_long: window`)."""
+    is_causal: ClassVar[bool] = False
+    """Whether it learns from words one by one: its model is causal, and models of other tasks are not."""
     several_answers: ClassVar[bool] = False
     """Whether it has several answers for every word, side by side."""
     has_trees: ClassVar[bool] = False
@@ -205,6 +207,49 @@ class MaskedLanguageModel(WordPrediction):
         elif vocabulary.has_features and self.mlm.random > 0.0:
             reason = "a word in another's place would have its features: set this to 0, and mask or keep to more"
             yield ("task", "mlm", "random"), reason
+
+
+@TASKS.add
+class LanguageModel(TaskSection):
+    """Predict each word from the words before it (causal language modelling), with `model.causal: true`. Padding and
+    `<mask>` have no probability; `<unk>` is a word like others."""
+
+    needs = "words"
+    metric = "perplexity"
+    larger_is_better = False
+    needs_every_token = False
+    is_causal = True
+
+    kind: Literal["lm"]
+    readout: Literal["mean-field", "exact"] = "mean-field"
+    """How a probabilistic model predicts a word: mean-field: mean field with the word as one more variable; exact: all
+    other variables are summed out (categorical labels and weights of 1; not with `rotary` or rectified features)."""
+    rounds: PositiveInt = 2
+    """The rounds of `readout: mean-field`."""
+    output: Literal["linear", "tied"] = "tied"
+    """tied: words are scored by the unary scores (the word vectors of a transformer), with a bias for every word;
+    linear: by a linear layer (transformers only)."""
+    start_at_frequencies: bool = True
+    """true: the bias of every word starts at the logarithm of its frequency in train; false: all start alike."""
+    score_first: bool = True
+    """true: all words are learned and scored; false: not the first one of each text."""
+
+    @property
+    def tied(self) -> bool:
+        return self.output == "tied"
+
+    @property
+    def not_linear(self) -> Inconsistency | None:
+        return (("output",), "a probe is linear, and words are tied: choose linear") if self.tied else None
+
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
+        facts = recipe.model.facts
+        if facts.has_head_variables and not self.tied:
+            yield ("task", "output"), "the word is a variable of a probabilistic model: set this to tied"
+        if self.readout == "exact" and not facts.has_head_variables:
+            yield ("task", "readout"), "it is for `model.kind: probabilistic`: leave it out"
+        elif self.readout == "exact" and facts.without_exact_readout:
+            yield ("task", "readout"), f"`exact` is not for {facts.without_exact_readout}: choose mean-field"
 
 
 @TASKS.add

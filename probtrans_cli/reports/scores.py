@@ -107,7 +107,7 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
     for key, value in numbers.items():
         spread = ""
         if key == "perplexity" and error is not None:
-            spread = f" ± {error:.2g} (s.e. over {masks:.0f} mask draws)"
+            spread = f" ± {error:.2g} (s.e. over {'texts' if masks is None else f'{masks:.0f} mask draws'})"
         elif interval := scores.get(f"{key}_interval"):
             spread = f" (95 % interval {_range(interval)})"
         parts.append(f"{key} {shown(key, value)}{spread}")

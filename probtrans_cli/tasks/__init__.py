@@ -16,6 +16,7 @@ from probtrans_cli.recipe.task import SemanticParsing, TaskSection
 from probtrans_cli.tasks.base import Splitter, Task
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.entities import NamedEntities
+from probtrans_cli.tasks.lm import CausalLanguageModelling
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.parsing import Parsing
 from probtrans_cli.tasks.pretraining import Pretraining
@@ -73,6 +74,7 @@ def register(row: TaskKind) -> TaskKind:
 
 
 register(TaskKind(sections.MaskedLanguageModel, MaskedLanguageModelling))
+register(TaskKind(sections.LanguageModel, CausalLanguageModelling))
 register(TaskKind(sections.Tagging, WordTagging))
 register(TaskKind(sections.EntityRecognition, NamedEntities))
 register(TaskKind(sections.Classification, SentenceClassification))

@@ -174,14 +174,15 @@ def perplexities(sums: np.ndarray) -> dict[str, float]:
     ``sums [masks, 2]``: see :func:`sums_of`.
     """
     total, count = sums.sum(0)
-    scores = {"perplexity": _perplexity(float(total / count))}
+    scores = {"perplexity": perplexity(float(total / count))}
     some = sums[sums[:, 1] > 0]
     if len(some) > 1:
-        each = np.array([_perplexity(total / count) for total, count in some])
+        each = np.array([perplexity(total / count) for total, count in some])
         scores["perplexity_se"] = float(each.std(ddof=1) / math.sqrt(len(some)))
         scores["masks"] = len(some)
     return scores
 
 
-def _perplexity(loss: float) -> float:
+def perplexity(loss: float) -> float:
+    """Return ``exp(loss)``, a finite number."""
     return math.exp(min(loss, LARGEST_LOSS))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from probtrans_cli.data.sentence import Sentence, divided
@@ -13,6 +14,7 @@ from probtrans_cli.data.tokens import listed
 from probtrans_cli.errors import UsageError
 from probtrans_cli.trained.arrow import record_batches
 from probtrans_cli.trained.base import ModelBase
+from probtrans_cli.trained.generation import Sampling, continuations, next_words, require_next_words, words_of
 from probtrans_cli.trained.parses import Analysis, ParseOptions, Parser, splitter_by
 
 ANALYSED_AT_ONCE = 256  # sentences, by `analyze`
@@ -53,6 +55,47 @@ class Model(ModelBase):
             yield from parser.analyses(
                 [divided(text) if isinstance(text, str) else Sentence(words=listed(text)) for text in portion]
             )
+
+    def surprisal(self, texts: Iterable[str | Sequence[str]]) -> Iterator[list[tuple[str, float]]]:
+        """Yield the words of each text that a causal language model scores, with their surprisal in bits.
+
+        Raises:
+            UsageError: another kind of model.
+        """
+        require_next_words(self)
+        for analysis in self.analyze(texts, trees=False):
+            bits = (analysis.prediction or {}).get("surprisal", [])
+            yield [(word, value) for word, value in zip(analysis.words, bits, strict=False) if value is not None]
+
+    def next_words(self, prefix: str | Sequence[str], top: int | None = None) -> dict[str, float]:
+        """Return the probability of every word of the vocabulary behind a text, the most probable first.
+
+        Args:
+            prefix: the text, or its words.
+            top: only this number of words; None = all, which sum to 1.
+
+        Raises:
+            UsageError: another kind of model.
+            DataError: the text fills all positions of the model.
+        """
+        log_p = next_words(self, [words_of(prefix)])[0]
+        order = np.argsort(-log_p, kind="stable")[:top]
+        return {self.vocabulary.decode(int(id)): float(np.exp(log_p[id])) for id in order}
+
+    def generate(self, prompt: str | Sequence[str] = "", **options: Any) -> Iterator[str]:
+        """Yield words that go on from a prompt, as they are drawn.
+
+        Args:
+            prompt: a text, or its words.
+            options: fields of :class:`probtrans_cli.trained.generation.Sampling`, such as ``words=20`` or ``top_k=5``.
+
+        Raises:
+            UsageError: another kind of model, or an option out of range.
+            TypeError: there is no such option.
+        """
+        sampling = Sampling(**options)
+        require_next_words(self)
+        return (str(word) for (word,) in continuations(self, [words_of(prompt)], sampling))
 
     def analyze_arrow(
         self, texts: Iterable[str | Sequence[str]], *, rows: int = ANALYSED_AT_ONCE, **options: Any

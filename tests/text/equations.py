@@ -23,6 +23,7 @@ SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("models.probabilistic.inference", ()),
         ("models.arcs", ()),
     ],
+    "The causal field": [("models.probabilistic.causal", ())],
     "Heads before anything is learned": [("models.probabilistic.head_bias", ()), ("statistics.word_order", ())],
     "The transformer": [("models.transformer", ())],
     "One encoder upon another": [("models.stacked", ())],

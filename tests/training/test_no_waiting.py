@@ -64,6 +64,7 @@ def waited_for(monkeypatch: pytest.MonkeyPatch, *overrides: str, updates: int = 
 
 
 PAIRS = {(task, model): number for number, (task, model) in enumerate(product(OVERRIDES, MODELS))}
+del PAIRS["lm", "bert"], PAIRS["lm", "stacked"]  # which read later words
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,7 @@ def test_no_update_of_a_task_waits(task: str, model: str, monkeypatch: pytest.Mo
     options = [*OVERRIDES[task], *MODELS[model]]
     if model != "probabilistic":
         options = [one for one in options if not one.startswith("model.")]
+    options += ["model.causal=true"] if task == "lm" else []
     assert waited_for(monkeypatch, *options) == []
 
 

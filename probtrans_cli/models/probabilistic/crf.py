@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -68,8 +69,10 @@ class Factor(nn.Module, ABC):
 
     candidates: int = 0
     """How many candidates it adds to those of the heads, behind words and root."""
+    has_root: ClassVar[bool] = False
+    """Whether it adds the root to the candidates of the heads, before those of others."""
     root_labels: int = 0
-    """How many labels the root has; 0 = the factor has no root."""
+    """How many labels the root has; 0 = the factor has no root, or a root without labels."""
     second_heads: tuple[int, int] | None = None
     """The numbers (g, k) of second heads of a word and of their candidates."""
 
@@ -85,6 +88,8 @@ class Ternary(Factor):
     """``T[f(i-j),c,a,b]`` between a word's label, its head and the head's label (Eq. 2)."""
 
     distance: int | None
+    causal: bool = False
+    """Whether heads are earlier words: there is no bucket for later ones."""
 
     @abstractmethod
     def sides(self, labels: Float[Tensor, "b n d"]) -> tuple[Float[Tensor, "b n k c r"], Float[Tensor, "b n k c r"]]:
@@ -92,13 +97,17 @@ class Ternary(Factor):
 
     def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
         u, v = self.sides(Q.labels)
-        bucket = bucket_of(Q.labels.shape[1], self.distance, Q.labels.device)
+        if Q.prefix is not None:
+            v = self.sides(Q.prefix)[1]
+        bucket = bucket_of(Q.labels.shape[1], self.distance, Q.labels.device, causal=self.causal)
         F = torch.einsum("bikcr,bjkcr->bckij", u, v).mul(bucket).sum(2)
         return (Q.word_heads * F).sum((1, 2, 3))
 
 
 class Root(Factor):
     """``T'[c,a,b]`` between a word's label and the root's, where the word's head is the root (2.3.5)."""
+
+    has_root = True
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "c a e"]:
@@ -119,7 +128,7 @@ class Globals(Factor):
 
     def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
         F = torch.einsum("bia,cka->bick", Q.labels, self.dense())
-        chosen = Q.feature_heads.transpose(1, 2) if Q.features is None else Q.features
+        chosen = Q.heads[..., -self.candidates :].transpose(1, 2) if Q.features is None else Q.features
         return (chosen * F).sum((1, 2, 3))
 
 
@@ -139,9 +148,10 @@ class MeanField:
         self.latent, self.iteration = LATENT[inference.latent], 0
         b, n, _ = unary.shape
         root = sum(factor.root_labels for factor in factors[0])
-        extra = (root > 0) + sum(factor.candidates for factor in factors[0])
+        extra = any(factor.has_root for factor in factors[0]) + sum(factor.candidates for factor in factors[0])
         second = next((factor.second_heads for factor in factors[0] if factor.second_heads is not None), None)
-        self.allowed = functional.pad(candidates(mask), (0, extra), value=True) & mask[:, None, :, None]
+        allowed = candidates(mask, causal=inference.causal)
+        self.allowed = functional.pad(allowed, (0, extra), value=True) & mask[:, None, :, None]
         if inference.root_label:
             self.allowed = labels_allowed(self.allowed, n, inference.channels)
         self.M = State(
@@ -268,11 +278,13 @@ class MeanField:
         return torch.sub(-self.expected_score(Q), entropy)
 
 
-def bucket_of(n: int, distance: int | None, device: torch.device) -> Bool[Tensor, "k n n"]:
-    """Return ``f(i-j) = k`` for every pair of n words, child i and head j (Eq. 10)."""
+def bucket_of(n: int, distance: int | None, device: torch.device, *, causal: bool = False) -> Bool[Tensor, "k n n"]:
+    """Return ``f(i-j) = k`` for every pair of n words, child i and head j (Eq. 10); ``causal``: of earlier heads."""
     word = torch.arange(n, device=device)
     x = word[:, None] - word[None, :]
     if distance is None:
         return torch.ones_like(x, dtype=torch.bool)[None]
+    if causal:
+        return (x - 1).clamp(0, distance) == torch.arange(distance + 1, device=device)[:, None, None]
     bucket = torch.where(x < 0, x + distance + 1, x + distance).clamp(0, 2 * distance + 1)
     return bucket == torch.arange(2 * distance + 2, device=device)[:, None, None]

@@ -12,11 +12,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Reading, Words, chosen_iterations
-from probtrans_cli.models.probabilistic import crf
+from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Reading, Readout, Words, chosen_iterations
+from probtrans_cli.models.probabilistic import causal, crf
 from probtrans_cli.models.probabilistic.crf import Factor, MeanField
 from probtrans_cli.models.probabilistic.factors import further_factors
 from probtrans_cli.models.probabilistic.fast import meanfield as fast
+from probtrans_cli.models.probabilistic.fast.causal import FastSlots
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
 from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Sentences, State, Update
 from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
@@ -38,9 +39,9 @@ class ProbabilisticEncoder(Encoder):
         super().__init__(section)
         self.messages = messages
         self.latent = LATENT[section.latent]
-        self.latent_mean = None if self.facts.has_latent_labels else self.latent.mean
+        self.latent_mean = self.latent.mean
         first = DrawnPotentials(section)
-        self.ternary, self.root, self.globals = first.ternary, first.root, first.globals
+        self.ternary, self.root, self.globals, self.chain = first.ternary, first.root, first.globals, first.chain
         more = 0 if section.share_potentials else section.iterations - 1
         self.later = nn.ModuleList([DrawnPotentials(section) for _ in range(more)])
         self.further = nn.ModuleList(further_factors(section))
@@ -57,7 +58,8 @@ class ProbabilisticEncoder(Encoder):
             labels=Update(weight.labels, step.labels, damping.labels),
             heads=Update(weight.heads, step.heads, damping.heads),
             features=Update(of_features, step.heads, damping.heads),
-            root=section.root is not None,
+            root=section.root is not None or section.causal,
+            causal=section.causal,
             tree=section.heads == "tree",
             latent=section.latent,
             rectified=rectified,
@@ -69,9 +71,9 @@ class ProbabilisticEncoder(Encoder):
     def potentials(self) -> list[Potentials]:
         """Of every iteration, or one for all of them. In a checkpoint, parts of the first are called ``ternary``,
         ``root`` and ``globals``; before those of the second stands ``later.0``, and so on."""
-        first = Potentials(self.ternary, self.root, self.globals)
+        first = Potentials(self.ternary, self.root, self.globals, self.chain)
         later = cast("Sequence[DrawnPotentials]", self.later)
-        return [first, *(Potentials(drawn.ternary, drawn.root, drawn.globals) for drawn in later)]
+        return [first, *(Potentials(drawn.ternary, drawn.root, drawn.globals, drawn.chain) for drawn in later)]
 
     def stages(self) -> Sequence[Sequence[nn.Parameter]]:
         """Those of the iterations, where each has potentials of its own; there is nothing below them."""
@@ -88,9 +90,10 @@ class ProbabilisticEncoder(Encoder):
         model = deepcopy(self).cpu().double().eval()
         mask = torch.arange(5) < torch.tensor([[5], [3]])
         unary = torch.randn(2, 5, self.facts.width, generator=torch.Generator().manual_seed(0)).double()
-        states, expected = model(Words(unary, mask)).states, model.field(unary, mask).run().states
-        if model.section.output == "probabilities":
-            expected = expected.softmax(-1) * mask[:, :, None]
+        words = Words(unary, mask, readout=Readout(2, unary[0, 0]) if self.section.causal else None)
+        states = model(words).states
+        model.messages = "plain"
+        expected = model(words).states
         difference = (states - expected).abs().max() / expected.abs().max()
         if not difference < FORMS_DIFFER:
             message = (
@@ -132,6 +135,8 @@ class ProbabilisticEncoder(Encoder):
     def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
         """See :meth:`Encoder.forward`; arcs are ``Q_H^(t)``."""
         wanted = chosen_iterations(arcs, self.inference.iterations)
+        if self.section.causal:
+            return self._read(words, wanted)
         history = sorted({*wanted, *self.scored})
         inference = self._mean_field(words, all_pairs=bool(history))
         states, root, kept = inference.run(at=at, history=history)
@@ -147,12 +152,48 @@ class ProbabilisticEncoder(Encoder):
         self.scored = tuple(iterations)
         self.inference = replace(self.inference, scored=True)
 
+    def _read(self, words: Words, history: Collection[int]) -> Encoded:
+        """Read words one by one: arcs and, without a readout, states are those of the content (``causal.py``)."""
+        sentences = Sentences(words.vectors, words.mask)
+        content, kept = causal.content(
+            self._slots,
+            sentences,
+            self.factors(),
+            self.inference,
+            self._dropout,
+            history,
+            serial=self.section.content == "serial",
+        )
+        arcs = torch.stack([state.heads for state in kept], dim=1) if kept else None
+        if words.readout is None:
+            return Encoded(content.states(), None, arcs)
+        return Encoded(self._readout(content.Q.labels, words.mask, words.readout), None, arcs)
+
+    def _readout(
+        self, prefix: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], readout: Readout
+    ) -> Float[Tensor, "b n d"]:
+        """Return the scores of the labels of words that are hidden, by the labels of the words before each."""
+        factors = self.factors()[-1]
+        if readout.rounds is None:
+            return causal.log_messages(prefix, factors)
+        assert readout.prior is not None, "a network knows its words"
+        unary = readout.prior.to(prefix.dtype).expand_as(prefix)
+        unary = sum((factor.message(prefix) for factor in factors if isinstance(factor, causal.Chain)), unary)
+        rest = [factor for factor in factors if not isinstance(factor, causal.Chain)]
+        hidden = self._slots(Sentences(unary, mask), [rest], self.inference, self._dropout, prefix)
+        hidden.advance(readout.rounds)
+        return hidden.states()
+
     def arcs_alone(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
+        if self.section.causal:
+            return super().arcs_alone(replace(words, readout=None), iterations)
         return torch.stack(self._mean_field(words, all_pairs=True).run_heads(iterations), dim=1)
 
     def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
         """See :meth:`Encoder.begin`. The root is carried along."""
+        if self.section.causal:
+            return super().begin(words, steps, arcs)
         wanted, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
         inference = self._mean_field(words, all_pairs=bool(wanted))
         kept = inference.advance(before, history=[number for number in wanted if number <= before])
@@ -214,6 +255,14 @@ class ProbabilisticEncoder(Encoder):
         given = unary.new_zeros(*unary.shape[:2], CUES) if cues is None else cues.to(unary.dtype)
         return head_bias(section, given, mask)
 
+    @property
+    def _slots(self) -> type[causal.Slots]:
+        return causal.Slots if self.plain else FastSlots
+
+    @property
+    def _dropout(self) -> float:
+        return self.section.dropout if self.training else 0.0
+
     def _mean_field(self, words: Words, *, all_pairs: bool) -> MeanField | fast.MeanField:
         unary, mask, cues = words.vectors, words.mask, words.cues
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
@@ -224,14 +273,12 @@ class ProbabilisticEncoder(Encoder):
             return self.field(unary, mask, cues)
         all_pairs = all_pairs or self.section.head_bias is not None
         form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs)
-        dropout = self.section.dropout if self.training else 0.0
         bias = self._bias(unary, mask, cues)
-        return fast.MeanField(unary, mask, self.potentials, self.inference, dropout, form, bias)
+        return fast.MeanField(unary, mask, self.potentials, self.inference, self._dropout, form, bias)
 
     def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:
         """Return the inference of a batch as its equations stand; arguments as those of :meth:`forward`."""
-        dropout = self.section.dropout if self.training else 0.0
-        return MeanField(Sentences(unary, mask, cues), self.factors(), self.inference, dropout)
+        return MeanField(Sentences(unary, mask, cues), self.factors(), self.inference, self._dropout)
 
     def ternary_scores(self, distances: Sequence[int] | None = None, iteration: int = 1) -> Float[Tensor, "k c a e"]:
         """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.
@@ -249,7 +296,10 @@ class ProbabilisticEncoder(Encoder):
         dense = ternary.dense()
         if gamma is None:
             return dense.expand(len(distances), -1, -1, -1)
-        bucket = [min(max(x + gamma + (x < 0), 0), 2 * gamma + 1) for x in distances]
+        if self.section.causal:
+            bucket = [min(x - 1, gamma) for x in distances]
+        else:
+            bucket = [min(max(x + gamma + (x < 0), 0), 2 * gamma + 1) for x in distances]
         return dense[torch.tensor(bucket, device=dense.device)]
 
     def root_scores(self, iteration: int = 1) -> Float[Tensor, "c a e"] | None:

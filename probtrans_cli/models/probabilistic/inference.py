@@ -45,6 +45,7 @@ class State(NamedTuple):
     """All distributions at one moment, zero on padding; ``root`` and ``features`` None where the model has none.
 
     ``scores``: ``M_H``, of which the heads were made, very low where there is no candidate; kept if asked for.
+    ``prefix``: of a causal field, the label distributions of words as heads, which are constants; see ``causal.py``.
     """
 
     labels: Float[Tensor, "b n d"]
@@ -52,6 +53,7 @@ class State(NamedTuple):
     root: Float[Tensor, "b e"] | None
     features: Float[Tensor, "b n g k"] | None
     scores: Float[Tensor, "b c n m"] | None = None
+    prefix: Float[Tensor, "b n d"] | None = None
 
     @property
     def word_heads(self) -> Float[Tensor, "b c n n"]:
@@ -62,11 +64,6 @@ class State(NamedTuple):
     def root_heads(self) -> Float[Tensor, "b c n"]:
         """``Q_ic(root)``, where there is a root."""
         return self.heads[..., self.labels.shape[1]]
-
-    @property
-    def feature_heads(self) -> Float[Tensor, "b c n k"]:
-        """``Q_ic(n+k)``, where global features are candidates of the heads."""
-        return self.heads[..., self.labels.shape[1] + (self.root is not None) :]
 
 
 class Result(NamedTuple):
@@ -85,10 +82,11 @@ class Sentences(NamedTuple):
     cues: Float[Tensor, "b n 9"] | None = None
 
 
-def candidates(mask: Bool[Tensor, "b n"]) -> Bool[Tensor, "b 1 n n"]:
-    """Return which word may be whose head: every word of the sentence but itself."""
-    itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-    return (mask[:, None, :] & mask[:, :, None] & ~itself)[:, None]
+def candidates(mask: Bool[Tensor, "b n"], *, causal: bool = False) -> Bool[Tensor, "b 1 n n"]:
+    """Return which word may be whose head: every word of the sentence but itself, or every earlier one."""
+    allowed = torch.ones(mask.shape[1], mask.shape[1], dtype=torch.bool, device=mask.device)
+    allowed = allowed.tril(-1) if causal else ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
+    return (mask[:, None, :] & mask[:, :, None] & allowed)[:, None]
 
 
 def labels_allowed(heads: Bool[Tensor, "b 1 n m"], root: int, channels: int) -> Bool[Tensor, "b c n m"]:
@@ -249,6 +247,7 @@ class Inference:
     labelled: bool = False
     root_label: bool = False
     scored: bool = False
+    causal: bool = False
 
     @property
     def of_features(self) -> Latent:

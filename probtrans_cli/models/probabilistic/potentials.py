@@ -33,6 +33,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic import crf
+from probtrans_cli.models.probabilistic.causal import Chain, RootColumn
 from probtrans_cli.models.probabilistic.projections import Group, Grouped, Projection, Rotated, SharedSides
 from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.model.probabilistic import (
@@ -76,7 +77,9 @@ class Ternary(Scores, crf.Ternary):
     def sides(self, labels: Float[Tensor, "b n d"]) -> tuple[Float[Tensor, "b n k c r"], Float[Tensor, "b n k c r"]]:
         b, n, _ = labels.shape
         position = torch.arange(n, device=labels.device).repeat(b)
-        (sides,) = self.projection([bucket_count(self.distance)]).sides(labels.flatten(0, 1), position)
+        (sides,) = self.projection([bucket_count(self.distance, causal=self.causal)]).sides(
+            labels.flatten(0, 1), position
+        )
         u, v = sides.u, sides.head
         return u.reshape(b, n, *u.shape[1:]), v.expand(u.shape).reshape(b, n, *u.shape[1:])
 
@@ -304,8 +307,9 @@ class Potentials(NamedTuple):
     """All factors of a random field but the unary ones: ``T``, and ``T'`` and ``B`` where the model has them."""
 
     ternary: Ternary
-    root: RootScores | None
+    root: RootScores | RootColumn | None
     features: GlobalScores | None
+    chain: Chain | None = None
 
 
 class DrawnPotentials(nn.Module):
@@ -315,12 +319,17 @@ class DrawnPotentials(nn.Module):
         super().__init__()
         channels, labels = section.channels, section.labels
         self.ternary = ternary(section)
-        self.root = None if section.root is None else RootScores(section.root, channels, labels)
+        self.root: RootScores | RootColumn | None = None
+        if section.causal:
+            self.root = RootColumn(channels, labels)
+        elif section.root is not None:
+            self.root = RootScores(section.root, channels, labels)
         if self.root is not None:
             start(self.root, section.ternary_std)
+        self.chain = Chain(labels) if section.chain else None
         self.globals = None if section.globals is None else GlobalScores(section.globals, channels, labels)
         for scores in (self.ternary, self.root, self.globals):
-            if section.gains and scores is not None:
+            if section.gains and isinstance(scores, Scores):
                 scores.gains = nn.Parameter(torch.ones(labels))
 
 
@@ -335,7 +344,8 @@ class TernaryKind(NamedTuple):
 def _ranked(kind: type[UV | UVW | Shared]) -> Callable[[ProbabilisticTransformer], Ternary]:
     def make(section: ProbabilisticTransformer) -> Ternary:
         form: Any = section.decomposition
-        sizes = bucket_count(section.distance), section.channels, section.labels, form.rank
+        buckets = bucket_count(section.distance, causal=section.causal)
+        sizes = buckets, section.channels, section.labels, form.rank
         return kind(*sizes, symmetric=section.symmetric)
 
     return make
@@ -356,7 +366,7 @@ def register(row: TernaryKind) -> TernaryKind:
 
 
 def _full(section: ProbabilisticTransformer) -> Ternary:
-    sizes = bucket_count(section.distance), section.channels, section.labels
+    sizes = bucket_count(section.distance, causal=section.causal), section.channels, section.labels
     return Full(*sizes, symmetric=section.symmetric)
 
 
@@ -375,19 +385,19 @@ register(TernaryKind(RotaryDecomposition, _rotary))
 def ternary(section: ProbabilisticTransformer) -> Ternary:
     """The ternary scores that a recipe's ``model`` section asks for."""
     scores = TERNARY[section.decomposition.kind].make(section)
-    scores.distance = section.distance
+    scores.distance, scores.causal = section.distance, section.causal
     start(scores, section.ternary_std)
     return scores
 
 
 def start(scores: nn.Module, std: float | None) -> None:
-    """Draw ``T``, or its factors ``U`` and ``V``, from N(0, std²); with None they stay as they are."""
-    for name in ("T", "U", "V"):
+    """Draw ``T``, or its factors ``U`` and ``V``, or ``r``, from N(0, std²); with None they stay as they are."""
+    for name in ("T", "U", "V", "r"):
         parameter = getattr(scores, name, None)
         if std is not None and isinstance(parameter, nn.Parameter):
             nn.init.normal_(parameter, std=std)
 
 
-def bucket_count(distance: int | None) -> int:
-    """K: ``2γ + 2`` distance buckets, or one without distance (Eq. 10)."""
-    return 1 if distance is None else 2 * distance + 2
+def bucket_count(distance: int | None, *, causal: bool = False) -> int:
+    """K: ``2γ + 2`` distance buckets, or one without distance (Eq. 10); ``γ + 1`` of earlier words alone."""
+    return 1 if distance is None else distance + 1 if causal else 2 * distance + 2

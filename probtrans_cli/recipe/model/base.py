@@ -35,6 +35,10 @@ class Facts:
     """Whether the channels are labels of one head of each word, and arcs joint probabilities of head and label."""
     has_ternary_scores: bool = False
     """Whether `optim.ternary_penalty` has something to penalise."""
+    is_causal: bool = False
+    """Whether a word's representation depends on earlier words alone, so that words can be predicted one by one."""
+    without_exact_readout: str | None = None
+    """The option with which a causal field cannot sum all of its variables out, as a recipe has it."""
     has_bert_output: bool = False
     """Whether `task.output: bert` can be its output layer."""
     has_root: bool = False
@@ -80,6 +84,10 @@ class Facts:
     def sentence_width(self) -> int:
         """The size of a sentence's representation."""
         return self.root_width or self.width
+
+
+CAUSAL = "causal: true", "causal=false"
+"""See :attr:`Facts.untraceable`."""
 
 
 class ModelSection(KindSection):

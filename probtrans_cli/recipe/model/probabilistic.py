@@ -23,7 +23,7 @@ from probtrans_cli.recipe.base import (
     Size,
 )
 from probtrans_cli.recipe.data import VocabularySection
-from probtrans_cli.recipe.model.base import MODELS, Facts, ModelSection
+from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Facts, ModelSection
 
 
 class FactorSection(KindSection):
@@ -141,6 +141,9 @@ class Decomposition(KindSection):
     has_gains: ClassVar[bool] = False
     """Whether its scores are scaled by `gains`, where the model has them."""
 
+    can_be_causal: ClassVar[bool] = False
+    """Whether its scores are those of earlier heads alone, with a bucket for each of their distances, where the model
+    is causal."""
     has_buckets: ClassVar[bool] = True
     """Whether there are scores for each distance bucket of Eq. 10; otherwise `distance` has no meaning."""
     can_be_symmetric: ClassVar[bool] = True
@@ -158,6 +161,7 @@ class NoDecomposition(Decomposition):
     """`T` itself: one d x d matrix for every bucket and channel."""
 
     has_gains = True
+    can_be_causal = True
 
     kind: Literal["none"] = "none"
 
@@ -169,6 +173,7 @@ class _OfRank(Decomposition):
     """A sum of products of factors."""
 
     has_gains = True
+    can_be_causal = True
 
     rank: Size = 64
     """r, the number of terms."""
@@ -211,6 +216,7 @@ class RotaryDecomposition(Decomposition):
     """A rotation by the distance x = i - j between the two factors (not in the paper): `T[x,c] = U[c] R(x) V[c]^T`."""
 
     has_gains = True
+    can_be_causal = True
     has_buckets = False
     can_be_symmetric = False
 
@@ -305,6 +311,14 @@ class ProbabilisticTransformer(ModelSection):
     """h, the number of dependency structures."""
     iterations: Count = 5
     """T, the number of mean-field iterations."""
+    causal: bool = False
+    """true: a decoder, which reads words one by one: the head of a word is an earlier word or the root, and nothing is
+    sent to earlier words (not in the paper). For `task.kind: lm`."""
+    content: Literal["parallel", "serial"] = "parallel"
+    """With `causal`: parallel: an iteration of all words reads the labels that earlier words had before it; serial: a
+    word has all its iterations before the next word is read, which takes much longer."""
+    chain: bool = False
+    """With `causal`: scores `C[a,b]` of a word's label and that of the word before."""
     share_potentials: bool = True
     """true: all iterations have the same potentials: mean field of one random field (the paper); false: each has its
     own, like the layers of a transformer (not in the paper)."""
@@ -370,22 +384,29 @@ class ProbabilisticTransformer(ModelSection):
             has_latent_labels=self.latent == "categorical",
             has_head_variables=True,
             has_ternary_scores=True,
-            has_root=self.root is not None,
+            has_root=self.root is not None or self.causal,
             has_head_labels=self.head_labels,
+            is_causal=self.causal,
+            without_exact_readout=self._without_exact_readout(),
             counts_words=self.head_bias is not None,
             order_cues=0 if self.head_bias is None else self.head_bias.order_cues,
             separate_layers=0 if self.share_potentials else self.iterations,
             width=self.labels,
             root_width=None if self.root is None else self.root.labels,
             has_gains=self.gains,
-            untraceable=("heads: tree", "heads=independent") if self.heads == "tree" else None,
+            untraceable=CAUSAL
+            if self.causal
+            else ("heads: tree", "heads=independent")
+            if self.heads == "tree"
+            else None,
             without_moments=(f"`model.kind: {self.kind}`",),
         )
 
     def describe(self) -> str:
         sizes = f"{self.labels} labels, {self.channels} channels, {self.iterations} iterations"
         layers = "" if self.share_potentials else ", each with potentials of its own (not in the paper)"
-        return f"A probabilistic transformer (Wu & Tu, Findings of ACL 2023): {sizes}{layers}."
+        name = "causal probabilistic transformer" if self.causal else "probabilistic transformer"
+        return f"A {name} (Wu & Tu, Findings of ACL 2023): {sizes}{layers}."
 
     def resolved(self) -> ProbabilisticTransformer:
         weight = self.message_weight
@@ -396,7 +417,7 @@ class ProbabilisticTransformer(ModelSection):
 
     def _sizes(self) -> Iterator[Inconsistency]:
         d, channels, features = self.labels, self.channels, self.globals
-        buckets = 1 if self.distance is None else 2 * self.distance + 2
+        buckets = 1 if self.distance is None else (self.distance + 1) * (1 if self.causal else 2)
         sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d, d)}
         if self.root is not None:
             sizes["root"] = self.root.decomposition.numbers(1, channels, d, self.root.labels)
@@ -434,8 +455,43 @@ class ProbabilisticTransformer(ModelSection):
         if self.root is not None and self.root.own_label and not (self.head_labels and self.channels > 1):
             reason = "the root's label is one of several: set model.head_labels=true and more channels, or false here"
             yield ("root", "own_label"), reason
+        yield from self._causal_inconsistencies()
         if self.head_bias is not None:
             yield from self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
+
+    def _without_exact_readout(self) -> str | None:
+        weight = self.resolved().message_weight
+        if not self.decomposition.has_buckets:
+            return f"`model.decomposition.kind: {self.decomposition.kind}`"
+        if self.latent != "categorical":
+            return f"`model.latent: {self.latent}`"
+        if self.globals is not None and self.globals.kind == "rectified":
+            return "`model.globals.kind: rectified`"
+        if {weight.labels, weight.heads, weight.features or 1.0} != {1.0}:
+            return "`model.message_weight` other than 1 (set labels and heads to 1.0)"
+        return None
+
+    def _causal_inconsistencies(self) -> Iterator[Inconsistency]:
+        if not self.causal:
+            for name in ("content", "chain"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    yield (name,), "it is for a causal model: set model.causal=true, or leave it out"
+            return
+        later = "it looks at later words, which a causal model has not read: "
+        if self.heads == "tree":
+            yield ("heads",), later + "set this to independent"
+        if self.symmetric:
+            yield ("symmetric",), later + "set this to false"
+        if self.head_bias is not None:
+            yield ("head_bias",), later + "leave it out"
+        if self.factors:
+            yield ("factors",), later + "leave it out; model.chain scores the labels of two words in a row"
+        if self.head_labels:
+            yield ("head_labels",), "labels of heads are for a model that is not causal: set this to false"
+        if self.root is not None:
+            yield ("root",), "a causal model has a root without labels, in any case: leave it out"
+        if not self.decomposition.can_be_causal:
+            yield ("decomposition", "kind"), f"a causal model cannot have `{self.decomposition.kind}`: choose another"
 
     def inconsistencies_with(self, vocabulary: VocabularySection) -> Iterator[Inconsistency]:
         if self.head_bias is not None and not vocabulary.counts_words:

@@ -92,6 +92,8 @@ class Stacked(ModelSection):
             ("lower", "pooler"): "nothing would read it: set this to false",
             ("upper", "from_"): no_words,
             ("upper", "word_std"): no_words,
+            ("lower", "causal"): "a causal model stands alone: leave this out",
+            ("upper", "causal"): "a causal model stands alone: leave this out",
             ("upper", "segments"): "the lower encoder reads segments: set this to 0",
         }
         parts = self.facts.encoders

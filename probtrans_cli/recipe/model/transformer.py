@@ -19,7 +19,7 @@ from probtrans_cli.recipe.base import (
     PositiveFloat,
     Size,
 )
-from probtrans_cli.recipe.model.base import MODELS, Facts, ModelSection
+from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Facts, ModelSection
 from probtrans_cli.recipe.weights import Bayes
 
 POSITIONS: Kinds[Positions] = Kinds("positions")
@@ -100,6 +100,9 @@ class Transformer(ModelSection):
     """d_qkv, the size of the queries, keys and values of a head; null = width / heads."""
     layers: Count = 5
     """N, the number of layers."""
+    causal: bool = False
+    """true: a decoder, in which a word attends to itself and to earlier words. For `task.kind: lm`; GPT-2 has also
+    `norm: pre`, `bias: all`, `activation: gelu_tanh` and `task.output: tied`."""
     positions: Annotated[Positions, POSITIONS] = AbsolutePositions(kind="absolute")
     """How the encoder knows the order of words: absolute | learned_sinusoidal | sinusoidal | relative | none."""
     norm: Literal["post", "pre"] = "post"
@@ -164,19 +167,22 @@ class Transformer(ModelSection):
         return Facts(
             has_bert_output=True,
             has_pooler=self.pooler,
+            is_causal=self.causal,
+            untraceable=CAUSAL if self.causal else None,
             separate_layers=0 if self.share_layers else self.layers,
             segment_types=self.segments,
             position_rows=self.positions.table_rows,
             width=self.width,
             variational=self.bayes,
             without_moments=tuple(
-                f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers") if getattr(self, name)
+                f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers", "causal") if getattr(self, name)
             ),
             refuses_unknown_tensors=self.init_strict,
         )
 
     def describe(self) -> str:
-        return f"A transformer encoder of width {self.width}: {self.layers} layers, {self.heads} heads."
+        name = "causal transformer" if self.causal else "transformer encoder"
+        return f"A {name} of width {self.width}: {self.layers} layers, {self.heads} heads."
 
     def resolved(self) -> Transformer:
         dropped = self.dropout if self.attention_dropout is None else self.attention_dropout
@@ -187,6 +193,9 @@ class Transformer(ModelSection):
         if self.head_size is None and self.width % self.heads:
             reason = f"{self.heads} heads do not divide a width of {self.width}: change one of them, or set head_size"
             yield ("heads",), reason
+        for name in ("pooler", "bayes") if self.causal else ():
+            if getattr(self, name):
+                yield (name,), "a causal model has none: leave it out"
         projections = 4 * self.heads * (self.head_size or self.width // self.heads)
         layers = 1 if self.share_layers else self.layers
         numbers = self.width * ((self.positions.table_rows or 0) + layers * (projections + 2 * self.inner))

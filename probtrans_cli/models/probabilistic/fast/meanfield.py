@@ -113,7 +113,7 @@ class MeanField:
             for factors in potentials
         ]
         self.iteration = 0
-        _, root, features = potentials[0]
+        root, features = potentials[0].root, potentials[0].features
         messages, self.root_scores, self.global_scores = self.potentials[0]
         self.root: Variable | None = None
         if root is not None:

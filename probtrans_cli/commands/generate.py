@@ -1,0 +1,75 @@
+"""The verb `generate`: texts that a causal language model goes on with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from probtrans_cli import console
+from probtrans_cli.text import harmless
+from probtrans_cli.trained.generation import Sampling, continuations, require_next_words, words_of
+from probtrans_cli.trained.model import Model
+
+PROMPTS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """The arguments of `generate`."""
+
+    checkpoint: str
+    prompt: str | None = None
+    """None: prompts are the lines of standard input."""
+    sampling: Sampling = field(default_factory=Sampling)
+    number: int = 1
+    """How many continuations of each prompt."""
+    as_json: bool = False
+
+
+def generate(request: GenerateRequest) -> None:
+    """Write each prompt with its continuation, a line each; of a single one, word by word.
+
+    Raises:
+        UsageError: another kind of model.
+        DataError: a prompt fills all positions of the model.
+    """
+    model = Model.load(request.checkpoint)
+    require_next_words(model)
+    if request.prompt is None and sys.stdin.isatty():
+        console.log("reading prompts from the keyboard, one a line; end with Ctrl-D")
+    lines = sys.stdin if request.prompt is None else [request.prompt]
+    prompts = (words_of(line) for line in lines for _ in range(request.number))
+    if request.prompt is not None and request.number == 1 and not request.as_json:
+        _stream(model, next(prompts), request.sampling)
+        return
+    first = 0
+    while portion := list(islice(prompts, PROMPTS_AT_ONCE)):
+        texts: list[list[str]] = [[] for _ in portion]
+        for step in continuations(model, portion, request.sampling, first):
+            for text, word in zip(texts, step, strict=True):
+                text.extend([] if word is None else [word])
+        _write(portion, texts, request)
+        first += len(portion)
+
+
+def _stream(model: Model, prompt: Sequence[str], sampling: Sampling) -> None:
+    def words() -> Iterator[str]:
+        yield from prompt
+        yield from (str(word) for (word,) in continuations(model, [prompt], sampling))
+
+    for number, word in enumerate(words()):
+        sys.stdout.write((" " if number else "") + harmless(word))
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+
+
+def _write(prompts: Sequence[Sequence[str]], texts: Sequence[Sequence[str]], request: GenerateRequest) -> None:
+    for prompt, words in zip(prompts, texts, strict=True):
+        if request.as_json:
+            sys.stdout.write(json.dumps({"prompt": list(prompt), "words": list(words)}, ensure_ascii=False) + "\n")
+        else:
+            sys.stdout.write(harmless(" ".join([*prompt, *words])) + "\n")
+    sys.stdout.flush()

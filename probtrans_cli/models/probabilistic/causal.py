@@ -1,0 +1,157 @@
+"""The causal field: a decoder that is a chain of conditional random fields (not in the paper, which leaves it open).
+
+At slot t the label distributions q of the earlier words are constants, and only the variables of the slot are inferred:
+its word W, its label Z, and in every channel a head H among the earlier words and the root. With the distance bucket
+f(t-j) of Eq. 10 for earlier words (distances 1 to γ, and beyond), the scores of a slot are
+
+    b[W] + S[W,Z] + Σ_c B[c,H_c,Z] + C[Z] q_{t-1}        B[c,j,a]    = Σ_b q_j(b) T[f(t-j),c,a,b]
+    and those of global features (B.3)                   B[c,root,a] = r[c,a]
+
+Gradients go through q. Nothing is sent to earlier words, so a word never changes what was computed before it.
+
+*Content*: the word is known. Mean field as in ``crf.py``, with ``S[w_t]`` as unary scores:
+
+    F_c(j) = Σ_a q_t(a) B[c,j,a]                              Q_c = softmax(F_c / λ_H)
+    G(a)   = Σ_c Σ_j Q_c(j) B[c,j,a] + C[a] q_{t-1}           q_t = softmax((S[w_t] + G) / λ_Z)
+
+In parallel, an iteration of all slots reads the q of the iteration before; serially, a slot has all of its iterations
+before the next slot begins.
+
+*Readout*: the word is hidden. Its message to the label is at first that of the prior, ``s̄ = Σ_w softmax(b)(w) S[w]``.
+
+    mean field   some rounds of the content's update with ``s̄ + C q_{t-1}`` in place of ``S[w_t]``
+                 p(w) ∝ exp(b[w] + S[w]·q)
+    exact        log μ(a) = Σ_c LSE_j B[c,j,a] + C[a] q_{t-1}, and LSE_k of each second head (all weights λ are 1)
+                 p(w) ∝ exp(b[w]) Σ_a exp(S[w,a] + log μ(a))
+
+symbol   variable     shape           meaning
+q        prefix       [b, n, d]       label distributions (or means) of words as heads
+T        ternary      [γ+1, c, d, d]  bucket k is the distance k + 1, the last one all beyond; `rotary` has none
+r        RootColumn   [c, d]          scores of the root as a head
+C        Chain        [d, d]          scores of a label and that of the word before; with `model.chain`
+s̄        prior        [d]             message of a hidden word to its label
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from probtrans_cli.models.probabilistic.crf import Factor, Globals, MeanField, Ternary
+from probtrans_cli.models.probabilistic.inference import Inference, Sentences, State
+
+
+class RootColumn(Factor):
+    """``r[c,a]``: a word's label, where its head is the root."""
+
+    has_root = True
+
+    def __init__(self, channels: int, labels: int, std: float = 1.0) -> None:
+        super().__init__()
+        self.r = nn.Parameter(torch.randn(channels, labels) * std)
+
+    def dense(self) -> Float[Tensor, "c a"]:
+        """Return ``r``."""
+        return self.r
+
+    def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
+        return torch.einsum("bci,bia,ca->b", Q.root_heads, Q.labels, self.r)
+
+
+class Chain(Factor):
+    """``C[a,b]``: a word's label and that of the word before."""
+
+    def __init__(self, labels: int) -> None:
+        super().__init__()
+        self.C = nn.Parameter(torch.randn(labels, labels) / labels**0.5)
+
+    def message(self, prefix: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        """Return ``C q_{t-1}``, zero for the first word."""
+        return shifted(functional.linear(prefix, self.C))
+
+    def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
+        assert Q.prefix is not None, "it is a factor of a causal field"
+        return (Q.labels * self.message(Q.prefix)).sum((1, 2))
+
+
+class Slots(MeanField):
+    """Mean field of all slots at once.
+
+    ``prefix [b, n, d]``: q of all words; None: in every iteration that of the iteration before.
+    """
+
+    def __init__(
+        self,
+        sentences: Sentences,
+        factors: Sequence[Sequence[Factor]],
+        inference: Inference,
+        dropout: float = 0.0,
+        prefix: Float[Tensor, "b n d"] | None = None,
+    ) -> None:
+        super().__init__(sentences, factors, inference, dropout)
+        self.prefix = prefix
+
+    def iterate(self) -> None:
+        self.Q = self.Q._replace(prefix=self.Q.labels if self.prefix is None else self.prefix)
+        super().iterate()
+
+
+def content(
+    form: type[Slots],
+    sentences: Sentences,
+    factors: Sequence[Sequence[Factor]],
+    inference: Inference,
+    dropout: float,
+    history: Collection[int],
+    *,
+    serial: bool,
+) -> tuple[Slots, list[State]]:
+    """Run all iterations of all slots, whose words are known; return also the states after those of ``history``.
+
+    ``serial``: all iterations are repeated until no q changes any more. Slot t is final after t times at the latest.
+    """
+    slots = form(sentences, factors, inference, dropout)
+    kept = slots.advance(inference.iterations, history=history)
+    for _ in range(sentences.mask.shape[1] - 1 if serial else 0):
+        before, slots = slots.Q.labels, form(sentences, factors, inference, dropout, slots.Q.labels)
+        kept = slots.advance(inference.iterations, history=history)
+        if torch.equal(slots.Q.labels, before):
+            break
+    return slots, kept
+
+
+def log_messages(prefix: Float[Tensor, "b n d"], factors: Sequence[Factor]) -> Float[Tensor, "b n d"]:
+    """Return ``log μ_t(a)`` of every slot, all other variables summed out (all weights λ are 1).
+
+    Heads beyond γ are summed for all slots at once, so time and memory grow linearly with the length.
+    """
+    b, n, _ = prefix.shape
+    candidates, messages = [], []
+    for factor in factors:
+        if isinstance(factor, Ternary):
+            scores = torch.einsum("bje,kcae->bjkca", prefix, factor.dense())
+            gamma = scores.shape[2] - 1
+            near = [shifted(scores[:, :, k], k + 1, -torch.inf) for k in range(gamma)]
+            far = shifted(scores[:, :, gamma].logcumsumexp(1), gamma + 1, -torch.inf)
+            candidates += [*near, far]
+        elif isinstance(factor, RootColumn):
+            candidates.append(factor.r.expand(b, n, -1, -1))
+        elif isinstance(factor, Globals):
+            scores = factor.dense().logsumexp(1)
+            if factor.second_heads is None:
+                candidates.append(scores.expand(b, n, -1, -1))
+            else:
+                messages.append(scores.sum(0).expand(b, n, -1))
+        elif isinstance(factor, Chain):
+            messages.append(factor.message(prefix))
+    return sum(messages, torch.stack(candidates).logsumexp(0).sum(2))
+
+
+def shifted(values: Float[Tensor, "b n ..."], by: int = 1, fill: float = 0.0) -> Float[Tensor, "b n ..."]:
+    """Return the values of the word that stands ``by`` places before; ``fill`` where there is none."""
+    n = values.shape[1]
+    return functional.pad(values[:, : max(n - by, 0)], (0, 0) * (values.dim() - 2) + (min(by, n), 0), value=fill)

@@ -1,0 +1,133 @@
+"""Causal language modelling: every word is predicted from the words before it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.models.base import Encoder, Outputs, Readout, Wants
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import WORD_OUTPUTS, OutputLayer, TiedMean
+from probtrans_cli.recipe.task import LanguageModel
+from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Task, Term
+from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.tasks.mlm import perplexity, start_at_frequencies
+
+
+class CausalLanguageModelling(Task):
+    """Loss: mean cross entropy of words. Score: perplexity."""
+
+    answers = Answers(kind="surprisal", alternatives=False)
+    section: LanguageModel
+
+    @property
+    def outputs(self) -> int:
+        return self.vocabulary.size
+
+    def output(self, encoder: Encoder) -> OutputLayer:
+        never = (self.vocabulary.PAD, self.vocabulary.MASK)
+        if encoder.facts.has_head_variables and self.section.readout == "mean-field":
+            assert encoder.latent_mean is not None, "it has latent variables"
+            gains = encoder.facts.width if encoder.facts.has_gains else 0
+            return TiedMean(self.vocabulary.size, encoder.latent_mean, gains=gains, never=never)
+        return WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.tied)
+
+    def start(self, network: Network, split: Split) -> None:
+        if self.section.start_at_frequencies:
+            start_at_frequencies(network.words, split, self.vocabulary)
+
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        return {OUTPUT: OutputRows(f"words by {'their vectors' if network.tied else 'a linear layer'}")}
+
+    def _scored(self, batch: Batch) -> Tensor:
+        if self.section.score_first:
+            return batch.mask
+        return batch.mask & (torch.arange(batch.mask.shape[1], device=batch.mask.device) > 0)
+
+    def training(self, batch: Batch) -> Batch:
+        return replace(batch, scored=self._scored(batch))
+
+    def evaluation(self, batch: Batch, number: int) -> Batch:
+        return replace(batch, number=number, scored=self._scored(batch))
+
+    def wants(self, batch: Batch) -> Wants:
+        rounds = self.section.rounds if self.section.readout == "mean-field" else None
+        scored = self._scored(batch) if batch.scored is None else batch.scored
+        return Wants(tokens=scored, readout=Readout(rounds))
+
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        assert batch.scored is not None, "the batch is one of training or evaluation"
+        return {"loss": batch.scored.sum()}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        gold = batch.picked(batch.ids)
+        total = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum")
+        return {"loss": Term(total, self.counts(batch)["loss"])}
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """Loss and number of words, and over texts the sums of squares from which the standard error follows."""
+        losses = functional.cross_entropy(outputs.scores["words"].float(), batch.picked(batch.ids), reduction="none")
+        assert batch.scored is not None, "the batch is one of evaluation"
+        number = batch.scored.sum(1).double()
+        of_texts = torch.stack([part.sum() for part in losses.double().split(number.long().tolist())])
+        sums = {
+            "loss": of_texts.sum(),
+            "words": number.sum(),
+            "loss²": of_texts.square().sum(),
+            "loss words": (of_texts * number).sum(),
+            "words²": number.square().sum(),
+        }
+        return Counts({name: float(value) for name, value in sums.items()})
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
+        """``perplexity`` of a word, its standard error over texts, and the mean ``loss``."""
+        loss = counts.mean("loss", "words")
+        if loss is None:
+            return {"perplexity": None, "loss": None}
+        scores: dict[str, Any] = {"perplexity": perplexity(loss), "loss": loss}
+        if final:
+            deviations = counts["loss²"] - 2.0 * loss * counts["loss words"] + loss**2 * counts["words²"]
+            scores["perplexity_se"] = scores["perplexity"] * math.sqrt(max(deviations, 0.0)) / counts["words"]
+        return scores
+
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        """Of every word ``surprisal`` and ``entropy`` in bits and the ``rank`` of the word among all, from 1.
+
+        None for a word that is not scored; of a word of several tokens the sums, and the worst rank.
+        """
+        del top
+        scored = self._scored(batch)
+        log_p = outputs.scores["words"].float().log_softmax(-1)
+        own = log_p.gather(1, batch.ids[scored][:, None])
+        bits = torch.stack([-own[:, 0], torch.special.entr(log_p.exp()).sum(-1)]) / math.log(2.0)
+        ranks = (log_p > own).sum(-1) + 1
+        rows: list[Prediction] = []
+        tokens = batch.ids.new_full(scored.shape, -1)
+        tokens[scored] = torch.arange(int(scored.sum()), device=scored.device)
+        for row, words in enumerate(batch.words.sum(1).tolist()):
+            begins = list(range(words)) if batch.first is None else batch.first[row, :words].tolist()
+            ends = [*begins[1:], int(batch.mask[row].sum())]
+            of_words = [tokens[row, begin:end] for begin, end in zip(begins, ends, strict=True)]
+            of_words = [numbers[numbers >= 0] for numbers in of_words]
+            values = [bits[:, numbers].sum(1).tolist() if len(numbers) else (None, None) for numbers in of_words]
+            rows.append(
+                {
+                    "surprisal": [surprisal for surprisal, _ in values],
+                    "entropy": [entropy for _, entropy in values],
+                    "rank": [int(ranks[numbers].max()) if len(numbers) else None for numbers in of_words],
+                }
+            )
+        return rows
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """Bits, in MISC and below the words."""
+        del probability
+        bits = ["" if value is None else f"{value:.4f}" for value in prediction["surprisal"]]
+        return Places(misc={"Surprisal": bits}, notes=[[f"{float(value):.1f}"] if value else [] for value in bits])

@@ -1,0 +1,126 @@
+"""Words that a causal language model predicts: their probabilities, and texts that go on from a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.sentence import Sentence, divided
+from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.models.base import Wants
+from probtrans_cli.trained.base import ModelBase, beyond_positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next word is chosen."""
+
+    words: int = 20
+    """The most words of a continuation."""
+    temperature: float = 1.0
+    """Scores are divided by it; 0 = the most probable word."""
+    top_k: int | None = None
+    """Choose among this number of words, the most probable ones."""
+    top_p: float | None = None
+    """Choose among the fewest words that have this probability together."""
+    seed: int = 0
+    stop: str | None = None
+    """The word that ends a continuation."""
+
+    def __post_init__(self) -> None:
+        wrong = {
+            "words": self.words < 1,
+            "temperature": not 0.0 <= self.temperature < float("inf"),
+            "top_k": self.top_k is not None and self.top_k < 1,
+            "top_p": self.top_p is not None and not 0.0 < self.top_p <= 1.0,
+            "seed": self.seed < 0,
+        }
+        for name, is_wrong in wrong.items():
+            if is_wrong:
+                hint = "temperature is 0 or more, top_p above 0 and at most 1, the others positive"
+                raise UsageError(f"{name} {getattr(self, name)}: is out of range", hint=hint)
+
+    def choose(self, log_p: Float[np.ndarray, " v"], random: np.random.Generator) -> int:
+        """Draw an id by its logarithmic probability, or of temperature 0 take the most probable one."""
+        if self.temperature == 0.0:
+            return int(log_p.argmax())
+        order = np.argsort(-log_p, kind="stable")[: self.top_k]
+        scores = log_p[order] / self.temperature
+        cumulated = np.exp(scores - scores[0]).cumsum()
+        if self.top_p is not None:
+            kept = 1 + int(np.searchsorted(cumulated, self.top_p * cumulated[-1]))
+            order, cumulated = order[:kept], cumulated[:kept]
+        place = int(np.searchsorted(cumulated, random.random() * cumulated[-1], side="right"))
+        return int(order[min(place, len(order) - 1)])
+
+
+def require_next_words(model: ModelBase) -> None:
+    """Refuse a model that does not predict words one by one, or whose vocabulary has pieces of words.
+
+    Raises:
+        UsageError: it is such a model.
+    """
+    if not model.recipe.task.is_causal:
+        kind = model.recipe.task.kind
+        raise UsageError(f"a model of kind {kind} predicts no next words", hint="train one with task.kind lm")
+    if model.vocabulary.divides:
+        kind = model.recipe.data.vocabulary.kind
+        raise UsageError(
+            f"next words need a vocabulary of words, and data.vocabulary.kind is {kind}",
+            hint="train with data.vocabulary.kind=words",
+        )
+
+
+@torch.no_grad()
+def next_words(model: ModelBase, prefixes: Sequence[Sequence[str]]) -> Float[np.ndarray, "b v"]:
+    """Return the logarithm of the probability of every entry of the vocabulary behind each prefix.
+
+    Raises:
+        UsageError: see :func:`require_next_words`.
+        DataError: a prefix fills all positions of the model.
+    """
+    require_next_words(model)
+    # The word that is hidden may be any: nothing reads it.
+    sentences = [Sentence([*prefix, "?"]) for prefix in prefixes]
+    split, limit = Split.encode(sentences, model.vocabulary, {}), model.network.longest
+    if limit is not None and (longest := int(split.lengths.max())) > limit:
+        raise DataError(beyond_positions(longest, limit), hint="generate fewer words, or give a shorter prompt")
+    batch = model.collate(split, np.arange(len(split)))
+    last = torch.zeros_like(batch.mask)
+    last[torch.arange(len(last)), batch.mask.sum(1) - 1] = True
+    readout = model.task.wants(batch).readout
+    with model.machine.autocast():
+        scores = model.network(batch, Wants(tokens=last, readout=readout)).scores["words"]
+    return scores.double().log_softmax(-1).cpu().numpy()
+
+
+def continuations(
+    model: ModelBase, prompts: Sequence[Sequence[str]], sampling: Sampling, first: int = 0
+) -> Iterator[list[str | None]]:
+    """Yield the next word of every prompt, one after the other; None for one that has ended.
+
+    Every prompt has random numbers of its own, by its number, so that a continuation does not depend on others;
+    ``first``: the number of the first prompt.
+    """
+    texts = [list(prompt) for prompt in prompts]
+    random = [np.random.default_rng([sampling.seed, first + number]) for number in range(len(texts))]
+    going = list(range(len(texts)))
+    for _ in range(sampling.words):
+        if not going:
+            return
+        step: list[str | None] = [None] * len(texts)
+        for number, log_p in zip(going, next_words(model, [texts[number] for number in going]), strict=True):
+            step[number] = model.vocabulary.decode(sampling.choose(log_p, random[number]))
+            texts[number].append(str(step[number]))
+        going = [number for number in going if step[number] != sampling.stop]
+        yield step
+
+
+def words_of(prompt: str | Sequence[str]) -> list[str]:
+    """Divide a text into words, as `parse --input text` does; a list of words stays as it is."""
+    return divided(prompt).words if isinstance(prompt, str) else list(prompt)

@@ -1,0 +1,285 @@
+"""The causal field beside loops and enumeration, and what holds of every causal model."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from causal_oracle import Potentials, content, enumerated, slot
+from torch import Tensor
+
+from probtrans_cli import models
+from probtrans_cli.models.base import Inputs, Readout, Wants, Words
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import TiedLinear, TiedMean, TiedOutput
+from probtrans_cli.models.probabilistic.causal import Slots
+from probtrans_cli.models.probabilistic.inference import Sentences
+from probtrans_cli.recipe.base import InconsistentError
+
+KINDS: list[dict[str, Any]] = [
+    {"decomposition": {"kind": "none"}, "distance": 1},
+    {"decomposition": {"kind": "none"}, "distance": None},
+    {"decomposition": {"kind": "uv", "rank": 2}, "distance": 0},
+    {"decomposition": {"kind": "uvw", "rank": 2}, "distance": 2},
+    {"decomposition": {"kind": "shared", "rank": 2}, "distance": 9},
+    {"decomposition": {"kind": "rotary", "rank": 4}},
+]
+OTHERS: list[dict[str, Any]] = [
+    {},
+    {"chain": True, "schedule": "synchronous"},
+    {"globals": {"kind": "all-dep", "features": 2}, "step_size": {"labels": 0.25, "heads": 0.5}},
+    {"globals": {"kind": "dep-split", "features": 2}, "message_weight": {"labels": 0.7, "heads": 1.5, "features": 0.4}},
+    {"globals": {"kind": "single-split", "features": 2}, "share_potentials": False, "chain": True},
+    {"globals": {"kind": "rectified", "features": 3}, "latent": "spherical", "gains": True, "chain": True},
+    {"damping": {"labels": 0.3, "heads": 0.2}, "content": "serial"},
+]
+
+
+def encoder(messages: str = "fast", seed: int = 0, **options: Any) -> Any:
+    torch.manual_seed(seed)
+    sizes = {"labels": 3, "channels": 2, "iterations": 2, "dropout": 0.0, "gains": False}
+    model = models.build({"kind": "probabilistic", "causal": True, **sizes, **options}, messages).double()  # type: ignore[arg-type]
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("gains"):
+                parameter.uniform_(0.5, 1.5)
+    return model
+
+
+def potentials(model: Any) -> list[Potentials]:
+    """Return the potentials of each iteration as nested lists."""
+    found = []
+    for iteration in range(1, (1 if model.section.share_potentials else model.section.iterations) + 1):
+        parts = model.potentials[iteration - 1]
+        root, features = model.root_scores(iteration), model.global_scores(iteration)
+        if features is not None and features.dim() == 2:
+            features = features[None]
+        found.append(
+            Potentials(
+                lambda x, iteration=iteration: model.ternary_scores([x], iteration)[0].tolist(),
+                root.tolist(),
+                None if features is None else features.tolist(),
+                None if parts.chain is None else parts.chain.C.tolist(),
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize(("kind", "others"), [*itertools.product(KINDS, OTHERS)], ids=str)
+def test_content_and_readout_are_those_of_loops(kind: dict[str, Any], others: dict[str, Any]) -> None:
+    options = kind | others
+    model, generator = encoder(**options), torch.Generator().manual_seed(1)
+    unary = torch.randn(4, 3, generator=generator).double()
+    prior = torch.randn(3, generator=generator).double()
+    mask = torch.ones(1, 4, dtype=torch.bool)
+    read = model(Words(unary[None], mask), arcs=True)
+    hidden = model(Words(unary[None], mask, readout=Readout(3, prior))).states[0]
+    of_loops = potentials(model)
+    slots = content(model.section, unary.tolist(), of_loops)
+    # The mean of a spherical latent is an approximation, see `spherical_mean`.
+    close = {"abs": 2e-3, "rel": 2e-3} if model.section.latent == "spherical" else {"abs": 1e-12, "rel": 1e-12}
+    for t, expected in enumerate(slots):
+        assert read.states[0, t].tolist() == pytest.approx(expected.scores[-1], **close)
+        for iteration in (1, 2):
+            row, heads = read.arcs[0, iteration - 1, :, t], np.array(expected.heads[iteration])
+            assert np.abs(row[:, :t].detach().numpy() - heads[:, :t]).max(initial=0.0) < close["abs"]
+            assert np.abs(row[:, 4:].detach().numpy() - heads[:, t:]).max() < close["abs"]
+        q = [before.labels[-1] for before in slots[:t]]
+        loops = slot(model.section, prior.tolist(), lambda _, q=q: q, of_loops, 3, hidden=True)  # type: ignore[misc]
+        assert hidden[t].tolist() == pytest.approx(loops.scores[-1], **close)
+
+
+@pytest.mark.parametrize("kind", KINDS[:5], ids=str)
+@pytest.mark.parametrize("of", [None, "all-dep", "dep-split", "single-split"])
+def test_the_exact_readout_is_that_of_enumeration(kind: dict[str, Any], of: str | None) -> None:
+    others: dict[str, Any] = {} if of is None else {"globals": {"kind": of, "features": 2}}
+    model = encoder(**kind, **others, chain=True, message_weight={"labels": 1.0, "heads": 1.0})
+    output = TiedOutput(4, probabilities=False).double()
+    torch.nn.init.normal_(output.bias)
+    S = torch.randn(4, 3).double()
+    ids, mask = torch.tensor([[1, 3, 0, 2]]), torch.ones(1, 4, dtype=torch.bool)
+    log_mu = model(Words(S[ids], mask, readout=Readout(None))).states[0]
+    p = output(log_mu, S).softmax(-1)
+    (of_loops,), slots = potentials(model), content(model.section, S[ids][0].tolist(), potentials(model))
+    for t in range(4):
+        q = [before.labels[-1] for before in slots[:t]]
+        expected = enumerated(S.tolist(), output.bias.tolist(), q, of_loops, 2, of)
+        assert p[t].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_worked_example() -> None:
+    model = encoder(
+        labels=2, channels=1, iterations=1, decomposition={"kind": "none"}, distance=None, content="serial",
+        message_weight={"labels": 1.0, "heads": 1.0},
+    )  # fmt: skip
+    S = torch.tensor([[1.5, -1.5], [2, -2], [-2, 2], [2, -2]]).double()
+    network = Network(4, model, lambda encoder: TiedMean(4, encoder.latent_mean), padding=3).double()  # type: ignore[arg-type]
+    with torch.no_grad():
+        network.unary.weight.copy_(S)
+        network.output.bias.copy_(torch.tensor([1.0, 0, 0, 0]))
+        model.ternary.T.copy_(torch.tensor([[0.0, 2], [1, 0]]))
+        model.root.r.copy_(torch.tensor([[0.0, 1.5]]))
+    mask = torch.ones(1, 4, dtype=torch.bool)
+    states = model(Words(S[None, [0, 1, 2, 0]], mask)).states[0].softmax(-1)
+    assert states[:3].tolist() == [
+        pytest.approx(row, abs=5e-4) for row in ([0.818, 0.182], [0.957, 0.043], [0.006, 0.994])
+    ]
+    scores = network(Inputs(ids=torch.tensor([[0, 1, 2, 0]]), mask=mask), Wants(tokens=mask, readout=Readout(2)))
+    assert scores.scores["words"][3].tolist() == pytest.approx([2.368, 1.824, -1.824, 1.824], abs=5e-4)
+    parallel = encoder(**model.section.model_dump(exclude={"kind", "causal", "content"}))
+    parallel.load_state_dict(model.state_dict())
+    states = parallel(Words(S[None, [0, 1]], mask[:, :2])).states.detach().softmax(-1)
+    assert float(states[0, 1, 0]) == pytest.approx(0.945, abs=5e-4)
+
+
+def predictions(network: Any, ids: Tensor, mask: Tensor, rounds: int | None = 2) -> Tensor:
+    wants = Wants(tokens=mask, readout=Readout(rounds))
+    scores = network(Inputs(ids=ids, mask=mask), wants).scores["words"]
+    return scores.new_zeros(*ids.shape, scores.shape[-1]).masked_scatter(mask[:, :, None], scores)
+
+
+def networks() -> list[Any]:
+    """Return networks of every kind, with vectors of words that differ."""
+    found = []
+    for number, options in enumerate([KINDS[1], KINDS[5], *({**KINDS[3], **others} for others in OTHERS)]):
+        model = encoder(seed=number, **options)
+        found.append(Network(9, model, lambda encoder: TiedMean(9, encoder.latent_mean)).double())  # type: ignore[arg-type]
+    sizes = {"width": 8, "heads": 2, "inner": 8, "layers": 2, "dropout": 0.0, "embedding_dropout": 0.0}
+    for options in ({"norm": "pre"}, {"positions": {"kind": "relative", "clip": 2}}, {"share_layers": True}):
+        transformer = models.build({"kind": "transformer", "causal": True, **sizes, **options}).double()
+        torch.nn.init.normal_(transformer.first)
+        found.append(Network(9, transformer, lambda _: TiedLinear(9)).double())
+    for network in found:
+        torch.nn.init.normal_(network.unary.weight[1:], std=0.5)
+        torch.nn.init.normal_(network.words.bias)
+        network.eval()
+    return found
+
+
+def test_no_word_is_predicted_from_itself_or_later_ones_and_no_text_from_others() -> None:
+    ids = torch.tensor([[3, 4, 5, 6, 7, 3], [8, 3, 4, 5, 1, 1]])
+    mask = torch.arange(6) < torch.tensor([[6], [4]])
+    for network in networks():
+        before = predictions(network, ids, mask)
+        assert torch.equal(before, predictions(network, ids, mask))
+        for t in range(6):
+            other = ids.clone()
+            other[0, t] = 8
+            now = predictions(network, other, mask)
+            assert torch.equal(now[0, : t + 1], before[0, : t + 1]), (network, t)
+            assert t == 5 or not torch.allclose(now[0, t + 1], before[0, t + 1]), (network, t)
+        alone = predictions(network, ids[1:, :4], mask[1:, :4])
+        assert torch.allclose(alone[0], before[1, :4], rtol=1e-12, atol=1e-12)
+
+
+def test_fast_and_plain_messages_agree_and_every_parameter_learns() -> None:
+    for number, others in enumerate([*OTHERS, *OTHERS[:5]]):
+        kind = KINDS[number % len(KINDS)]
+        fast, plain = (encoder(form, seed=number, **kind | others) for form in ("fast", "plain"))
+        plain.load_state_dict(fast.state_dict())
+        mask = torch.arange(5) < torch.tensor([[5], [3]])
+        unary, prior = torch.randn(2, 5, 3).double(), torch.randn(3).double()
+        states, gradients = [], []
+        for model in (fast, plain):
+            state = model(Words(unary, mask, readout=Readout(2, prior))).states
+            states.append(state)
+            gradients.append(torch.autograd.grad(state[mask].square().sum(), list(model.parameters())))
+        assert torch.allclose(*states, rtol=1e-10, atol=1e-12)
+        for (name, _), *pair in zip(fast.named_parameters(), *gradients, strict=True):
+            assert torch.allclose(*pair, rtol=1e-8, atol=1e-10), name
+            assert float(pair[0].abs().max()) > 0.0, name
+
+
+def test_gradients_go_through_the_prefix() -> None:
+    model = encoder(**KINDS[3], chain=True, globals={"kind": "all-dep", "features": 2})
+    mask, prior = torch.ones(1, 3, dtype=torch.bool), torch.randn(3).double()
+
+    def states(unary: Tensor) -> Tensor:
+        state: Tensor = model(Words(unary, mask, readout=Readout(2, prior))).states
+        return state
+
+    unary = torch.randn(1, 3, 3).double().requires_grad_()
+    torch.autograd.gradcheck(states, (unary,))
+    (gradient,) = torch.autograd.grad(states(unary)[0, 2].sum(), unary)
+    assert gradient[0, 0].abs().max() > 0
+    assert gradient[0, 2].abs().max() == 0
+
+
+def test_updates_of_a_slot_never_raise_its_free_energy() -> None:
+    for number, others in enumerate(OTHERS[:5]):
+        options: dict[str, Any] = {
+            **KINDS[number],
+            **others,
+            "step_size": {},
+            "damping": {},
+            "schedule": "asynchronous",
+        }
+        model = encoder("plain", seed=number, **options)
+        mask, unary = torch.ones(1, 5, dtype=torch.bool), torch.randn(1, 5, 3).double()
+        prefix = torch.randn(1, 5, 3).double().softmax(-1)
+        slots = Slots(Sentences(unary, mask), model.factors()[:1], model.inference, prefix=prefix)
+        slots.Q = slots.Q._replace(prefix=prefix)
+        energies = [float(slots.energy(slots.Q).detach())]
+        for _ in range(6):
+            slots.iterate()
+            energies.append(float(slots.energy(slots.Q).detach()))
+        assert all(after <= before + 1e-12 for before, after in itertools.pairwise(energies)), others
+        assert energies[-1] < energies[0] - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"heads": "tree"}, "heads"),
+        ({"head_bias": {}}, "head_bias"),
+        ({"symmetric": True}, "symmetric"),
+        ({"factors": [{"kind": "neighbours"}]}, "factors"),
+        ({"root": {}}, "root"),
+        ({"causal": False, "chain": True}, "chain"),
+        ({"causal": False, "content": "serial"}, "content"),
+    ],
+)
+def test_what_looks_at_later_words_is_refused_by_name(options: dict[str, Any], key: str) -> None:
+    with pytest.raises(InconsistentError) as error:
+        encoder(**options)
+    assert key in str(error.value)
+
+
+def test_a_causal_transformer_is_gpt2() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(
+        vocab_size=11, n_positions=7, n_embd=8, n_layer=2, n_head=2, n_inner=12, resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    theirs = transformers.GPT2LMHeadModel(config).eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    section = {
+        "kind": "transformer", "causal": True, "width": 8, "heads": 2, "inner": 12, "layers": 2, "norm": "pre",
+        "bias": "all", "activation": "gelu_tanh", "positions": {"kind": "absolute", "rows": 7},
+    }  # fmt: skip
+    network = Network(11, models.build(section), lambda _: TiedLinear(11)).eval()
+    source, ours = theirs.transformer, network.encoder
+    with torch.no_grad():
+        network.unary.weight.copy_(source.wte.weight)
+        ours.positions.copy_(source.wpe.weight)
+        for layer, block in zip(ours.layers, source.h, strict=True):
+            pairs = [
+                (layer.projections, block.attn.c_attn),
+                (layer.output, block.attn.c_proj),
+                (layer.widen, block.mlp.c_fc),
+                (layer.narrow, block.mlp.c_proj),
+            ]
+            for linear, convolution in pairs:
+                linear.weight.copy_(convolution.weight.T)
+                linear.bias.copy_(convolution.bias)
+            for norm, other in ((layer.attention_norm, block.ln_1), (layer.norm, block.ln_2)):
+                norm.load_state_dict(other.state_dict())
+        ours.final_norm.load_state_dict(source.ln_f.state_dict())
+    ids, mask = torch.randint(11, (3, 7)), torch.ones(3, 7, dtype=torch.bool)
+    expected = theirs(ids).logits[:, :-1]
+    assert torch.allclose(predictions(network, ids, mask)[:, 1:], expected, atol=1e-5)
