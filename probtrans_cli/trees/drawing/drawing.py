@@ -38,11 +38,11 @@ class Arc:
         mean, spread = probability_text(self.probability), probability_text(self.deviation)
         return f"{mean}{plus_minus}{spread}" if mean and spread else mean
 
-    def label(self, plus_minus: str = "±", *, show_probability: bool = True, root: str = "") -> str:
-        """Its relation, and its probability; ``root``: what stands for the relation of an arc from the root without
-        one."""
-        relation = visible(self.relation) or ("" if self.head else root)
-        return " ".join(part for part in (relation, self.text(plus_minus) if show_probability else "") if part)
+    def label(self, *, ascii_only: bool = False, show_probability: bool = True, root: str = "") -> str:
+        """Write its relation and its probability; ``root`` is the relation of an arc from the root without one."""
+        relation = visible(self.relation, ascii_only=ascii_only) if self.relation else "" if self.head else root
+        chance = self.text("+-" if ascii_only else "±") if show_probability else ""
+        return f"{relation} {chance}".strip()
 
 
 @dataclass(frozen=True)

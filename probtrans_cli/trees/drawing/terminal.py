@@ -166,7 +166,7 @@ def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
     labels = [""] * count
     if len({arc.dependent for arc in drawing.arcs}) == len(drawing.arcs):
         for arc in drawing.arcs:
-            labels[arc.dependent - 1] = visible(arc.label("+-" if ascii_only else "±"), ascii_only=ascii_only)
+            labels[arc.dependent - 1] = arc.label(ascii_only=ascii_only)
     notes = [[visible(text, ascii_only=ascii_only) for text in texts] for texts in drawing.notes or [()] * count]
     rows = [labels, *(list(row) for row in zip_longest(*notes, fillvalue=""))]
     return [row for row in rows if any(row)]
@@ -198,8 +198,7 @@ def _indented(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> 
             drawn.add(number)
             arc = arc_of.get(number)
             word = visible(drawing.words[number - 1], ascii_only=ascii_only)
-            label = arc.label("+-" if ascii_only else "±") if arc else ""
-            tail = f"  {visible(label, ascii_only=ascii_only)}" if arc else ""
+            tail = f"  {arc.label(ascii_only=ascii_only)}" if arc else ""
             lines.append(f"{number:>{digits}}  {here}{word}{tail}{remark}")
             numbers.append(number)
             below = [child for child in children.get(number, []) if child != top]
