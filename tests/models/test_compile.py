@@ -163,12 +163,12 @@ def run(script: str, sections: list[dict[str, object]]) -> None:
 SLOW: dict[str, tuple[str, list[dict[str, object]]]] = {
     # The model of the paper, forward and backward in training, at three sizes.
     "one graph": (COMPILED, [section_of({"kind": "uv", "rank": 2}, {"iterations": 1})]),
-    # In training, and no longer after it; with a root and global features, which drop, too.
-    "dropout": (DROPPED, [{**section_of({"kind": "rotary", "rank": 4}, OPTIONS["own"]), "iterations": 1}]),
     # Used with one word and one sentence, too.
     "exported": (EXPORTED, [section_of(DECOMPOSITIONS[1], OPTIONS["all-dep"]), TRANSFORMERS[0]]),
 }
 EXHAUSTIVE: dict[str, tuple[str, list[dict[str, object]]]] = {
+    # In training, and no longer after it; with a root and global features, which drop, too.
+    "dropout": (DROPPED, [{**section_of({"kind": "rotary", "rank": 4}, OPTIONS["own"]), "iterations": 1}]),
     "one graph, linear": (COMPILED, [{**section_of(DECOMPOSITIONS[1], {}), "messages": "linear"}]),
     "one graph of a stack": (COMPILED, [STACK]),
     "one graph of a transformer": (COMPILED, TRANSFORMERS),
