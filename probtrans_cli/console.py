@@ -113,12 +113,15 @@ def is_narrow(stream: TextIO) -> bool:
 
 def wrapped(text: str, indent: str = "  ") -> str:
     """Break the lines of a text between words where they are longer than :func:`width`; words are never cut."""
-    room = {"width": width(), "break_long_words": False, "break_on_hyphens": False}
-    lines = []
+    lines: list[str] = []
     for line in text.split("\n"):
         before = line[: len(line) - len(line.lstrip(" "))]
-        short = columns(line) <= width()
-        lines += [line] if short else textwrap.wrap(line, **room, subsequent_indent=before + indent)
+        if columns(line) > width():
+            lines += textwrap.wrap(
+                line, width(), subsequent_indent=before + indent, break_long_words=False, break_on_hyphens=False
+            )
+        else:
+            lines.append(line)
     return "\n".join(lines)
 
 
