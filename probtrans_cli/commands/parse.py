@@ -47,7 +47,7 @@ class ParseRequest(ParseOptions):
     """``auto``, ``text``, ``tokens`` or ``conllu``."""
     split: bool | None = None
     """A line of text may have several sentences; None: unless the model answers for whole lines, see
-    :attr:`probtrans_cli.recipe.task.TaskSection.may_be_divided`."""
+    :attr:`probtrans_cli.recipe.task.TaskSection.answers_lines`."""
     probability: bool = False
     """Show the probability of every arc, tag and entity."""
     gold: bool = False
@@ -176,7 +176,7 @@ class Parsing:
         self.skips = request.too_long == "skip"
         if request.too_long is None:
             self.skips = model.task.answers.nothing is not None
-        self.splits = model.recipe.task.may_be_divided if request.split is None else request.split
+        self.splits = not model.recipe.task.answers_lines if request.split is None else request.split
         # Sentences of more words are refused before they are divided; None: none is.
         self.refused = None if self.skips else request.longest
 
@@ -221,7 +221,7 @@ def parse(request: ParseRequest) -> None:
         split = request.split
         if split is None:
             with suppress(ProbtransError):  # of which loading the model will tell
-                split = load_stored(locate(request.checkpoint) / RECIPE).task.may_be_divided
+                split = not load_stored(locate(request.checkpoint) / RECIPE).task.answers_lines
         only = list(islice((sentence for sentence in sentences_of_files(None, split=bool(split)) if sentence.words), 2))
         if len(only) != 1 or (request.channel == "all" and request.trees):
             several = "several channels are asked for" if len(only) == 1 else "the input has several"

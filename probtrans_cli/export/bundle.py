@@ -339,7 +339,7 @@ def left_out(model: Model) -> list[str]:
     if recipe.model.facts.has_arcs:
         by_word = "; the example prints each word's most probable head, with --arcs where a word is a token"
         absent.append("trees: parse finds the best tree of a sentence" + by_word * _one_token_a_word(model))
-    if recipe.task.may_be_divided:
+    if not recipe.task.answers_lines:
         absent.append("sentences: the example takes a line as it is, as parse --no-split does")
     if kind == "tuples":
         absent.append("tuples of sentences that a model of coordinations splits before (parse --coordination)")

@@ -44,6 +44,7 @@ class GridSection(TaskSection):
     """What the tasks over grids share."""
 
     shown_by = "-f text"
+    answers_lines = True
     several_answers = True
     may_be_cut = False
     may_be_divided = False

@@ -27,6 +27,7 @@ class Parsing(TaskSection):
     several_answers = True
     may_be_cut = False
     may_be_divided = False
+    shown_by = "-f tree"
 
     kind: Literal["parsing"]
     output: Literal["heads", "biaffine"] = "biaffine"

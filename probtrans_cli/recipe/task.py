@@ -51,6 +51,8 @@ class TaskSection(KindSection):
     """Whether it learns from words one by one: its model is causal, and models of other tasks are not."""
     several_answers: ClassVar[bool] = False
     """Whether it has several answers for every word, side by side."""
+    answers_lines: ClassVar[bool] = False
+    """Whether an answer is one of a whole line of text, which `parse` then does not split into sentences."""
     has_trees: ClassVar[bool] = False
     """Whether trees are what its models are read for: a training scores and draws them unless `eval.trees` is false."""
     shown_by: ClassVar[str] = "-f tree --trees no"
@@ -313,6 +315,7 @@ class Classification(TaskSection):
     needs = "class"
     metric = "accuracy"
     may_be_divided = False
+    answers_lines = True
 
     kind: Literal["classification"]
     representation: Literal["auto", "root", "cls", "mean"] = "auto"
@@ -373,6 +376,7 @@ class SemanticParsing(TaskSection):
     needs = "graphs"
     metric = "exact"
     shown_by = "-f jsonl --trees no"
+    answers_lines = True
     several_answers = True
     may_be_cut = False
     may_be_divided = False
