@@ -152,8 +152,10 @@ class Parsing:
         options: ParseOptions = request
         if form.shows:
             if not set(form.shows) & set(model.task.answers.gives):
+                # A task of several parts has the answers of its parts, and none of these.
+                every = {kind: getattr(row.load(), "answers", None) for kind, row in TASKS.items()}
                 kinds = " and ".join(
-                    kind for kind, row in TASKS.items() if set(form.shows) & set(row.load().answers.gives)
+                    kind for kind, answers in every.items() if answers and set(form.shows) & set(answers.gives)
                 )
                 message = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
                 raise UsageError(message, hint=f"use -f jsonl, or a model of kind {kinds}")

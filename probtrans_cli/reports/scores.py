@@ -14,7 +14,7 @@ SHARES = (
     "unknown_rate", "swapped", "undirected", "labels", "form", "inner", "outer", "whole",
     "sentences_without_tuple", "tuple_overlap",
 )  # fmt: skip
-MEASURES = frozenset(("accuracy", "f1", "precision", "recall", "auc", "exact", "uas", "uuas"))
+MEASURES = frozenset(("accuracy", "f1", "precision", "recall", "auc", "exact", "uas", "uuas", "las", "clas", "upos"))
 """Shares, also as a part of a longer name: of known words, of one type of entity, of a baseline."""
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
 TREE_COLUMNS = (("all", "uas"), ("all", "uuas"), ("all", "swapped"), ("10", "uas"), ("10", "uuas"))

@@ -71,7 +71,7 @@ def test_a_shipped_recipe_is_printed_with_its_comments(here: Path, invoke: Invok
         invoke("train", "mine.yaml", "--print").out.splitlines()[1:]
         == (invoke("train", "quickstart", "--print").out.splitlines()[1:])
     )
-    refused(invoke("recipe", "quickstar"), 2, "did you mean `quickstart`?")
+    refused(invoke("recipe", "quickstar"), 2, "did you mean `quickstart`")
     refused(invoke("recipe", "mine.yaml"), 2, "'mine.yaml' is not the name of a shipped recipe")
 
 
@@ -88,13 +88,13 @@ def test_help_is_in_groups_and_completes_names(
     assert "--install-completion" in invoke("--help").out
     for name, value in (
         ("_PROBTRANS_COMPLETE", "complete_bash"),
-        ("COMP_WORDS", "probtrans train quick"),
+        ("COMP_WORDS", "probtrans train openie-q"),
         ("COMP_CWORD", "2"),
     ):
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit):
         application([])
-    assert capsys.readouterr().out.split() == ["quickstart"]
+    assert capsys.readouterr().out.split() == ["openie-quick"]
 
 
 def test_schema_is_the_shipped_one(invoke: Invoke) -> None:
