@@ -28,7 +28,11 @@ class Group:
 
 _GPU = "GPU"
 GROUPS = (
-    Group("To try it out", "", {"quickstart": "1 min", "quickstart-parser": "20 s", "openie-quick": "25 s"}),
+    Group(
+        "To try it out",
+        "",
+        {"quickstart": "1 min", "quickstart-parser": "20 s", "quickstart-lm": "20 s", "openie-quick": "25 s"},
+    ),
     Group("Trees from words alone", "ewt", {"trees-ud-probabilistic": "30 s", "trees-ewt-probabilistic": "24 min"}),
     Group(
         "Parts of speech",

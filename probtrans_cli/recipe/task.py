@@ -221,6 +221,7 @@ class LanguageModel(TaskSection):
     larger_is_better = False
     needs_every_token = False
     is_causal = True
+    shown_by = "-f jsonl --trees no"
 
     kind: Literal["lm"]
     readout: Literal["mean-field", "exact"] = "mean-field"
