@@ -18,7 +18,6 @@ OVERRIDES = {
         "data={train: texts.tsv, dev: texts.tsv, format: table}",
         "task={kind: classification}", "model.root={}", *SHORT,
     ],
-    "parsing": ["data.format=treebank", "task={kind: parsing, tags: [upos]}", *SHORT],
     "cogs": ["data={train: cogs.tsv, dev: cogs.tsv, format: cogs}", "task={kind: cogs}", *SHORT],
     "pretrain": ["data={train: doc.txt, dev: doc.txt, format: documents, documents: {max_length: 24}}",
                  "task={kind: pretrain}", *SHORT],
@@ -27,6 +26,7 @@ OVERRIDES = {
     "coordination": ["data={train: cc.txt, dev: cc.txt, format: coordinations}",
                      "task={kind: coordination, rows: 1, iterative_steps: 1}", *SHORT],
     "lm": ["task={kind: lm}", "model.causal=true", *SHORT],
+    "parsing": ["data.format=treebank", "task={kind: parsing, tags: [upos]}", *SHORT],
 }  # fmt: skip
 TUPLES = """\
 {"words": ["two", "cheap", "farmers", "fold"], "tuples": [{"arg1": "farmers", "rel": "fold", "arg2": ""}]}

@@ -190,9 +190,10 @@ class Component:
         # A forked process would wait for the threads of OpenMP, which it does not have.
         if self._process != os.getpid():
             torch.set_num_threads(1)
-        trees = self.trees and model.recipe.model.facts.has_arcs
+        predicted = model.task.answers.trees
+        trees = self.trees and (predicted or model.recipe.model.facts.has_arcs)
         # Only a tree can be a document's: argmax may draw circles.
-        decoder: Any = "mst" if model.reading.decoder == "argmax" else None
+        decoder: Any = "mst" if model.reading.decoder == "argmax" and not predicted else None
         read = [list(_sentences(doc)) for doc in batch]
         texts = [[token.text for token in _words(tokens)] for tokens in chain.from_iterable(read)]
         try:
@@ -222,18 +223,23 @@ class Component:
 
     def _set_tags(self, words: Sequence[Token], analysis: Analysis) -> None:
         assert analysis.prediction is not None, "there is one"
-        if self.model.task.answers.kind != "tags" or "entities" in analysis.prediction:
+        kind, prediction = self.model.task.answers.kind, analysis.prediction
+        if kind == "tags" and "entities" not in prediction:
+            columns = {str(self.model.recipe.task.chosen_column): prediction["tags"]}
+        elif kind == "parses":
+            columns = {column: prediction[column] for column in ("upos", "xpos", "feats") if column in prediction}
+        else:
             return
-        column = self.model.recipe.task.chosen_column
-        name = {"upos": "pos", "deprel": "dep", "feats": "morph"}.get(str(column), "tag")
-        for token, tag in zip(words, analysis.prediction["tags"], strict=True):
-            is_set = token.has_morph() if name == "morph" else getattr(token, name) != 0
-            if is_set and name != "dep" and not self.overwrite:
-                continue
-            if name == "morph":
-                token.set_morph(None if tag == "_" else tag)  # type: ignore[attr-defined]
-            else:
-                setattr(token, f"{name}_", tag)
+        for column, tags in columns.items():
+            name = {"upos": "pos", "deprel": "dep", "feats": "morph"}.get(column, "tag")
+            for token, tag in zip(words, tags, strict=True):
+                is_set = token.has_morph() if name == "morph" else getattr(token, name) != 0
+                if is_set and name != "dep" and not self.overwrite:
+                    continue
+                if name == "morph":
+                    token.set_morph(None if tag == "_" else tag)  # type: ignore[attr-defined]
+                else:
+                    setattr(token, f"{name}_", tag)
 
 
 def _restored(name: str, options: dict[str, Any], data: bytes) -> Component:
@@ -281,6 +287,8 @@ def _set_heads(doc: Doc, sentences: Sequence[list[Token]], analyses: Sequence[An
         words, of_words = _words(tokens), analysis.heads.tolist()
         top = words[of_words.index(0)] if words else tokens[0]
         names[top.i] = root
+        for token, relation in zip(words, (analysis.prediction or {}).get("relations", ()), strict=False):
+            names[token.i] = doc.vocab.strings.add(relation) if token.i != top.i else root
         for token, head, probability in zip(words, of_words, analysis.probabilities.tolist(), strict=True):
             heads[token.i] = (words[head - 1] if head else top).i - token.i
             token._.set(ARC, None if np.isnan(probability) else probability)
@@ -296,7 +304,10 @@ def _set_heads(doc: Doc, sentences: Sequence[list[Token]], analyses: Sequence[An
 @Language.factory(
     NAME,
     default_config={"checkpoint": None, "trees": True, "threads": None, "overwrite": False},
-    assigns=["token.head", "token.dep", "token.tag", "token.pos", "doc.ents", "doc.cats", f"token._.{ARC}"],
+    assigns=[
+        *("token.head", "token.dep", "token.tag", "token.pos", "token.morph"),
+        *("doc.ents", "doc.cats", f"token._.{ARC}"),
+    ],
 )
 def make(
     nlp: Language, name: str, checkpoint: str | None, trees: bool, threads: int | None, overwrite: bool

@@ -189,7 +189,7 @@ class Parser:
                     changes["latent_labels"] = best[0][row][real], best[1][row][real]
                 if predictions and sentences[index].words:  # specials alone are no sentence
                     changes |= {"prediction": reader.located(predictions[row], index), "task": model.task}
-                    if model.task.answers.trees:
+                    if model.task.answers.trees and self.options.trees:
                         changes["heads"] = np.array(predictions[row]["heads"], dtype=np.int64)
                         changes["probabilities"] = np.array(predictions[row]["head_probability"])
                 results[index] = [replace(analysis, **changes) for analysis in results[index]]
@@ -234,7 +234,8 @@ class Parser:
             task=None if nothing is None else task,
         )
         if not readings:
-            return [plain]
+            of_task = task.answers.trees and self.options.trees and not sentence.unread
+            return [replace(plain, heads=chain_of(n), probabilities=np.full(n, np.nan)) if of_task else plain]
         if sentence.unread:
             return [replace(plain, reading=reading) for reading in readings]
         no_chances = np.full(n, np.nan)

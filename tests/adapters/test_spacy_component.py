@@ -30,7 +30,7 @@ def trained_on(run: str, *overrides: str) -> None:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the runs `tagger`, of xpos, and `names`, which finds `cheap farmers` as x; do not change it."""
+    """A folder with the runs `tagger`, of xpos, `parser`, and `names`, which finds `cheap farmers` as x."""
     folder = workplace(tmp_path_factory.mktemp("runs"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -38,6 +38,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("names.txt").write_text(NAMES, "utf-8")
         trained_on("tagger", "task={kind: tagging, column: xpos}")
         data = f"data={{train: names.txt, dev: names.txt, {COLUMNS}}}"
+        feats = Path("train.conllu").read_text("utf-8").replace("\tNNS\t_", "\tNNS\tNumber=Plur")
+        Path("feats.conllu").write_text(feats, "utf-8")
+        parsing = "task={kind: parsing, tags: [upos, xpos, feats]}"
+        trained_on("parser", "data.format=treebank", "data.train=feats.conllu", parsing, "train.steps=40")
         trained_on("names", data, "task={kind: ner}", "train.steps=60", "train.epochs=60", "model.dropout=0")
     return folder
 
@@ -233,3 +237,20 @@ print([(token.text, token.head.text) for token in nlp("Farmers sing")])
     )
     assert done.returncode == 0, done.stderr
     assert "('Farmers', " in done.stdout
+
+
+def test_a_parser_sets_heads_relations_and_tags(runs: Path) -> None:
+    nlp = pipeline(runs / "parser", "sentencizer")
+    doc = nlp(TEXT)
+    model = Model.load(str(runs / "parser"))
+    texts = [[token.text for token in sent if not token.is_space] for sent in doc.sents]
+    for sent, analysis in zip(doc.sents, model.analyze(texts), strict=True):
+        words, record = [token for token in sent if not token.is_space], analysis.record()
+        heads = [0 if token.head == token else words.index(token.head) + 1 for token in words]
+        assert heads == record["heads"]
+        relations = [{"root": "ROOT"}.get(relation, relation) for relation in record["relations"]]
+        assert [token.dep_ for token in words] == relations
+        assert [token.pos_ for token in words] == record["upos"]
+        assert [token.tag_ for token in words] == record["xpos"]
+        assert [str(token.morph) or "_" for token in words] == record["feats"]
+    assert nlp("  ").has_annotation("DEP")
