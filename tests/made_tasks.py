@@ -44,6 +44,11 @@ CASES_OF: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"mlm": {**KEPT, "count": "exact"}, "output": "tied"}, PROBABILISTIC),
         ({"mlm": {**KEPT, "loss_positions": "all", "mask": 0.8, "random": 0.1, "keep": 0.1}}, TRANSFORMER),
     ],
+    "lm": [
+        ({}, {**PROBABILISTIC, "causal": True, "chain": True}),
+        ({"score_first": False}, {**TRANSFORMER, "causal": True}),
+        ({"readout": "exact"}, {**PROBABILISTIC, "causal": True, "message_weight": {"heads": 1.0}}),
+    ],
     "tagging": [({"column": "upos"}, PROBABILISTIC), ({"column": "upos", "loss": "sentences"}, TRANSFORMER)],
     "ner": [({}, PROBABILISTIC), ({"loss": "sentences"}, TRANSFORMER)],
     "classification": [

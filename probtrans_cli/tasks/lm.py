@@ -16,7 +16,7 @@ from probtrans_cli.models.base import Encoder, Outputs, Readout, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, OutputLayer, TiedMean
 from probtrans_cli.recipe.task import LanguageModel
-from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Task, Term
+from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Questions, Task, Term
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.mlm import perplexity, start_at_frequencies
 
@@ -70,6 +70,11 @@ class CausalLanguageModelling(Task):
         gold = batch.picked(batch.ids)
         total = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum")
         return {"loss": Term(total, self.counts(batch)["loss"])}
+
+    def questions(self, batch: Batch) -> Questions:
+        """Every word that is scored."""
+        assert batch.scored is not None, "the batch is one of evaluation"
+        return Questions("words", batch.ids[batch.scored], batch.scored.nonzero()[:, 0])
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Loss and number of words, and over texts the sums of squares from which the standard error follows."""
