@@ -76,9 +76,11 @@ def export(request: ExportRequest) -> dict[str, Any]:
         about["largest_difference"] = float((representations(model) - before).abs().max())
     dev = None if request.dtype == "float32" else _dev(model, request)
     version = request.package_version or ExportOptions.package_version
-    package = {"name": request.name, "package_version": version, "licence": request.licence}
-    shape = (request.dtype, request.expand_shared, request.arcs)
-    return form.write(model, out, ExportOptions(*shape, **package, dev=dev, about=about))
+    written = ExportOptions(
+        request.dtype, request.expand_shared, request.arcs, name=request.name, package_version=version,
+        licence=request.licence, dev=dev, about=about,
+    )  # fmt: skip
+    return form.write(model, out, written)
 
 
 def _dev(model: Model, request: ExportRequest) -> Split | None:

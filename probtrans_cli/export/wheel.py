@@ -25,7 +25,7 @@ from probtrans_cli.corpora import corpus_of
 from probtrans_cli.errors import UsageError, unwritten
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export import safetensors as folder_format
-from probtrans_cli.folders.checkpoints import GROUP, PACKAGES, normalised
+from probtrans_cli.folders.checkpoints import GROUP, PACKAGES, SUMS, listed, normalised
 from probtrans_cli.recipe.yaml import write_tree
 from probtrans_cli.reports.scores import flattened
 from probtrans_cli.text import printable
@@ -97,7 +97,7 @@ def _write_wheel(model: Model, out: Path, package: str, options: ExportOptions, 
     try:
         with zipfile.ZipFile(partial, "x", zipfile.ZIP_DEFLATED) as archive:
             record = []
-            names = [*checkpoint.listed(out), checkpoint.SUMS]
+            names = [*listed(out), SUMS]
             files: Iterator[tuple[str, bytes]] = ((f"{place}/{name}", (out / name).read_bytes()) for name in names)
             for name, content in (*files, *((f"{about}/{name}", text.encode()) for name, text in texts.items())):
                 digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

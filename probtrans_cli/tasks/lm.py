@@ -81,7 +81,7 @@ class CausalLanguageModelling(Task):
         losses = functional.cross_entropy(outputs.scores["words"].float(), batch.picked(batch.ids), reduction="none")
         assert batch.scored is not None, "the batch is one of evaluation"
         number = batch.scored.sum(1).double()
-        of_texts = torch.stack([part.sum() for part in losses.double().split(number.long().tolist())])
+        of_texts = torch.stack([part.sum() for part in torch.split(losses.double(), number.long().tolist())])
         sums = {
             "loss": of_texts.sum(),
             "words": number.sum(),

@@ -96,7 +96,8 @@ def next_words(model: ModelBase, prefixes: Sequence[Sequence[str]]) -> Float[np.
     readout = model.task.wants(batch).readout
     with model.machine.autocast():
         scores = model.network(batch, Wants(tokens=last, readout=readout)).scores["words"]
-    return scores.double().log_softmax(-1).cpu().numpy()
+    log_p: np.ndarray = scores.double().log_softmax(-1).cpu().numpy()
+    return log_p
 
 
 def continuations(

@@ -34,7 +34,7 @@ s̄        prior        [d]             message of a hidden word to its label
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from jaxtyping import Float
@@ -133,7 +133,8 @@ def log_messages(prefix: Float[Tensor, "b n d"], factors: Sequence[Factor]) -> F
     candidates, messages = [], []
     for factor in factors:
         if isinstance(factor, Ternary):
-            scores = torch.einsum("bje,kcae->bjkca", prefix, factor.dense())
+            dense: Callable[[], Tensor] = factor.dense  # type: ignore[assignment]  # of the parameterisation
+            scores = torch.einsum("bje,kcae->bjkca", prefix, dense())
             gamma = scores.shape[2] - 1
             near = [shifted(scores[:, :, k], k + 1, -torch.inf) for k in range(gamma)]
             far = shifted(scores[:, :, gamma].logcumsumexp(1), gamma + 1, -torch.inf)

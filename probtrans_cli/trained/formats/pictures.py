@@ -128,8 +128,8 @@ def _gold_arcs(analysis: Analysis) -> Iterator[Arc]:
         analysis.sentence.relations or [""] * len(heads) if analysis.task and analysis.task.answers.trees else []
     )
     return (
-        Arc(number, head, None, GOLD, relation=relation.strip("_"))
-        for number, (head, relation) in enumerate(zip_longest(heads, relations, fillvalue=""), start=1)
+        Arc(number, head, None, GOLD, relation=relations[number - 1].strip("_") if relations else "")
+        for number, head in enumerate(heads, start=1)
     )
 
 

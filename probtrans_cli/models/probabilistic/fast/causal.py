@@ -35,7 +35,7 @@ class FastSlots(Slots):
             words = head_scores(ternary.sides(Q.labels)[0], v)
             messages["heads"] = torch.cat([words, messages["heads"][..., words.shape[3] :]], dim=-1)
         if "labels" in variables:
-            _, to_labels = vjp(lambda labels: ternary.sides(labels)[0], Q.labels)
+            to_labels = vjp(lambda labels: ternary.sides(labels)[0], Q.labels)[1]
             messages["labels"] = messages["labels"] + to_labels(child_messages(Q.word_heads, v))[0]
         return messages
 
