@@ -14,6 +14,7 @@ from typing import Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read once, by the import of torch: workers share the cores
+    os.environ.pop("COLUMNS", None)  # set for each worker; messages are wrapped where it is
 
 import pytest
 import torch

@@ -209,7 +209,7 @@ class Network(nn.Module):
             raise refusal(f"{type(self.words).__name__} that reads uncertain vectors of words")
 
     def _words(
-        self, inputs: Inputs, unary: Float[Tensor, "b n d"], moments: Kind | None, readout: Readout | None
+        self, inputs: Inputs, unary: Float[Tensor, "b n d"], moments: Kind | None, readout: Readout | None = None
     ) -> Words:
         """Return what the encoder reads. A `<cls>` that is added in front has neither cues nor a segment."""
         mask, facts = inputs.mask, self.encoder.facts
