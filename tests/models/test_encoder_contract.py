@@ -168,8 +168,8 @@ def test_shapes_and_latent_labels(kind: str, name: str) -> None:
 
 
 @ROWS
-@pytest.mark.parametrize("sentence", [None, "vector", "mean"])
-def test_padding_and_batch_mates_change_no_word(kind: str, name: str, sentence: str | None) -> None:
+@pytest.mark.parametrize("sentence", ["vector", "mean"])
+def test_padding_and_batch_mates_change_no_word(kind: str, name: str, sentence: str) -> None:
     """A sentence alone, of one word too, in another place, beside other padding or an empty row, is the same."""
     made = network(kind, name, sentence=sentence)
     batch, n = inputs(made), max(LENGTHS)
@@ -185,9 +185,9 @@ def test_padding_and_batch_mates_change_no_word(kind: str, name: str, sentence: 
         assert not rows[..., length:n].any()
         if "sentence" in alone:
             torch.testing.assert_close(together["sentence"][b], alone["sentence"][0], **NEAR)
-    for order in ([1, 2, 0], [2, 1, 0]):
-        for key, values in everything(made, part(batch, order)).items():
-            torch.testing.assert_close(values, together[key][order], **NEAR)
+    order = [1, 2, 0]
+    for key, values in everything(made, part(batch, order)).items():
+        torch.testing.assert_close(values, together[key][order], **NEAR)
     ids = torch.where(batch.mask, batch.ids, batch.ids.roll(1, 0))
     for key, values in everything(made, replace(batch, ids=ids)).items():
         torch.testing.assert_close(values, together[key], rtol=0, atol=0)
