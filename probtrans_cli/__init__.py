@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 from probtrans_cli.version import __version__
@@ -13,12 +14,17 @@ __all__ = ["__version__", "load"]
 
 
 def load(checkpoint: str, *, threads: int | None = None) -> Model:
-    """The trained model of a run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint, an
-    exported folder, or the name of an installed one.
+    """Return the trained model of a run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint, an exported
+    folder, or an installed model.
 
     Raises:
         CheckpointError: there is none, it is damaged, or it was written by another version of the format.
     """
-    from probtrans_cli.trained.model import Model  # noqa: PLC0415  (imports torch)
-
+    collects = gc.isenabled()
+    gc.disable()  # looking for garbage in what the import of torch makes and keeps takes a tenth of a second
+    try:
+        from probtrans_cli.trained.model import Model  # noqa: PLC0415  (imports torch)
+    finally:
+        if collects:
+            gc.enable()
     return Model.load(checkpoint, threads=threads)

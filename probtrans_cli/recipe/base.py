@@ -50,9 +50,8 @@ Inconsistency = tuple[tuple[str, ...], str]
 class Section(BaseModel):
     """Base of all sections: unknown keys are errors, text is never taken for a number, nothing changes afterwards."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    # The docstrings of keys are read by the reference alone: pydantic would read them all at each start, for 0.1 s.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class KindSection(Section):

@@ -6,17 +6,20 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import functools
+import inspect
 import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe.base import CHANGED, NAME, load_outside
+from probtrans_cli.recipe.base import CHANGED, NAME, Section, load_outside
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import write_value
 
@@ -42,6 +45,7 @@ def json_schema() -> dict[str, Any]:
 def _schema() -> dict[str, Any]:
     schema = Recipe.model_json_schema()
     schema["title"] = "probtrans recipe"
+    _describe(schema)
     sections = [schema, *schema["$defs"].values()]
     for section in sections:
         for key, field in section["properties"].items():
@@ -57,6 +61,39 @@ def _schema() -> dict[str, Any]:
         if "description" in described:
             described["description"] = " ".join(described["description"].split())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _describe(schema: dict[str, Any]) -> None:
+    """Give keys the docstrings behind their fields as descriptions."""
+    classes: list[type[Section]] = [Section]
+    for section in classes:
+        classes += section.__subclasses__()
+    for section in classes:
+        described = schema if section is Recipe else schema["$defs"].get(section.__name__)
+        for name, field in section.model_fields.items() if described else ():
+            owner = next(cls for cls in section.__mro__ if name in inspect.get_annotations(cls))
+            text = _docstrings(owner.__module__).get((owner.__qualname__, name))
+            key = field.alias or name
+            properties = described["properties"]
+            if text is not None and "description" not in properties.get(key, {"description"}):
+                properties[key] = dict(sorted({**properties[key], "description": text}.items()))
+
+
+@functools.cache
+def _docstrings(module: str) -> dict[tuple[str, str], str]:
+    """Return the docstrings behind the fields of a module's classes, by class and field."""
+    try:
+        classes = ast.parse(inspect.getsource(sys.modules[module])).body
+    except (OSError, TypeError):  # installed without its source
+        return {}
+    return {
+        (cls.name, field.target.id): inspect.cleandoc(text.value.value)
+        for cls in classes
+        if isinstance(cls, ast.ClassDef)
+        for field, text in pairwise(cls.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
 
 
 CHANGED.append(_schema.cache_clear)  # the schema has what the tables of kinds have

@@ -69,7 +69,7 @@ def load_stored(path: Path) -> Recipe:
         UsageError, RecipeError: as :func:`load_recipe`.
         IrregularFileError: a link or a named pipe is in its place, for example.
     """
-    return read_recipe(_content(path, regular_only=True), str(path))
+    return read_recipe(_content(path, regular_only=True), str(path), stored=True)
 
 
 def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
@@ -165,8 +165,11 @@ def get_ready() -> None:
     root()
 
 
-def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Recipe:
+def read_recipe(content: bytes, name: str, overrides: Sequence[str] = (), *, stored: bool = False) -> Recipe:
     """Read the recipe of a YAML text, which messages call ``name``, with overrides.
+
+    ``stored``: it is one of ours, which names all kinds; if it is valid as it stands, the schema is not needed, which
+    takes longer than all else.
 
     Raises:
         UsageError, RecipeError: as :func:`load_recipe`.
@@ -195,11 +198,15 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Rec
     faults = document.faults
     for number, override in enumerate(overrides, start=1):
         faults += apply_override(document, override, number)
-    choose_kinds(document, document.content, root())
-    faults += drop_removed(document) + expand(document)
+    if not stored:
+        choose_kinds(document, document.content, root())
+        faults += drop_removed(document)
+    faults += expand(document)
     try:
         recipe = Recipe.model_validate(document.content)
     except ValidationError as error:
+        if stored:
+            return read_recipe(content, name, overrides)
         paths = {fault.path for fault in faults}
         more = [fault for fault in faults_of(document, error) if fault.path not in paths]
         raise error_of(faults + more) from error

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -26,6 +27,7 @@ from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.words import is_word
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
+from probtrans_cli.folders.checkpoints import json_object
 from probtrans_cli.models.bayesian.variational import spread, spread_all
 from probtrans_cli.models.bayesian.weights import outside_bounds
 from probtrans_cli.models.network import Network
@@ -105,6 +107,31 @@ class ModelBase:
     """By which its scores have the least loss on dev; used where the recipe says `predict.temperature: true`."""
     ranks: Ranks = ALONE
     """The processes that train it together, and share its scores."""
+
+    def __repr__(self) -> str:
+        counts = self.network.parameter_counts()
+        where = "" if self.folder is None else f", {self.folder}"
+        kinds = f"{self.recipe.task.kind}, {self.recipe.model.kind}"
+        return f"{type(self).__name__}({self.recipe.name}: {kinds}, {sum(counts.values()):,} parameters{where})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a table of what it is, and of its scores where it has been stored."""
+        counts, reading = self.network.parameter_counts(), self.reading
+        rows = {
+            "model": self.recipe.model.describe(),
+            "task": self.recipe.task.kind,
+            "parameters": f"{sum(counts.values()):,}, of the encoder {counts['encoder']:,}",
+            "vocabulary": f"{self.vocabulary.size:,} entries",
+            "training": f"{self.step:,} updates, seed {self.recipe.seed}",
+        }
+        if self.recipe.model.facts.has_arcs:
+            rows["trees"] = f"channel {reading.channel}, iteration {reading.iteration}, decoder {reading.decoder}"
+        if self.folder is not None:
+            scores = json_object(self.folder / "eval.json")
+            rows |= {split: _scores(scores[split]) for split in ("dev", "test") if isinstance(scores.get(split), dict)}
+            rows["folder"] = str(self.folder)
+        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items())
+        return f"<table><caption>{escape(self.recipe.name)}</caption>{cells}</table>"
 
     @classmethod
     def new(cls, recipe: Recipe, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]], machine: Machine) -> Self:
@@ -355,13 +382,17 @@ def store_reading(model: ModelBase) -> None:
     checkpoint.write(model.folder, files | {"config.json": as_json(config)}, {})
 
 
+def _scores(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float))
+
+
 def as_json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
 def _readme(model: ModelBase, counts: dict[str, int], eval_scores: dict[str, Any]) -> str:
     scores = "\n".join(
-        f"- {split}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float))
+        f"- {split}: {_scores(values)}"
         for split, values in eval_scores.items()
         if isinstance(values, dict)
     )

@@ -16,6 +16,7 @@ from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task
 from probtrans_cli.text import rounded
 from probtrans_cli.trained.arcs import chain_of, read_arcs
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
+from probtrans_cli.trained.formats import FORMATS, DisplayOptions
 from probtrans_cli.trained.latent_labels import as_records, most_probable, require_labels
 from probtrans_cli.trained.predictions import Reader, require_alternatives
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor_of
@@ -64,6 +65,18 @@ class Analysis:
     @property
     def words(self) -> list[str]:
         return self.sentence.words
+
+    def __repr__(self) -> str:
+        tree = "no tree" if self.reading is None else f"tree by {self.reading.decoder}"
+        says = "".join(f", {name}" for name in self.prediction or {})
+        text = " ".join(self.words)
+        return f"Analysis({text if len(text) <= 60 else text[:59] + '…'!r}, {len(self.words)} words, {tree}{says})"
+
+    def _repr_html_(self) -> str:
+        """Draw it for a notebook."""
+        write = FORMATS["svg"].writer()
+        picture = "".join(write(iter([self]), DisplayOptions(probability=True)))
+        return picture[picture.index("<svg") :]
 
     def places(self, *, probability: bool) -> Places:
         """Return where the prediction stands in formats other than JSON; ``probability``: with the probabilities."""
