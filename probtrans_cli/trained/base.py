@@ -392,9 +392,7 @@ def as_json(value: Any) -> str:
 
 def _readme(model: ModelBase, counts: dict[str, int], eval_scores: dict[str, Any]) -> str:
     scores = "\n".join(
-        f"- {split}: {_scores(values)}"
-        for split, values in eval_scores.items()
-        if isinstance(values, dict)
+        f"- {split}: {_scores(values)}" for split, values in eval_scores.items() if isinstance(values, dict)
     )
     return f"""# {model.recipe.name}
 
