@@ -25,8 +25,8 @@ OVERRIDES = {
                "task={kind: openie, rows: 2, iterative_steps: 1}", *SHORT],
     "coordination": ["data={train: cc.txt, dev: cc.txt, format: coordinations}",
                      "task={kind: coordination, rows: 1, iterative_steps: 1}", *SHORT],
-    "lm": ["task={kind: lm}", "model.causal=true", *SHORT],
     "parsing": ["data.format=treebank", "task={kind: parsing, tags: [upos]}", *SHORT],
+    "lm": ["task={kind: lm}", "model.causal=true", *SHORT],
 }  # fmt: skip
 TUPLES = """\
 {"words": ["two", "cheap", "farmers", "fold"], "tuples": [{"arg1": "farmers", "rel": "fold", "arg2": ""}]}
