@@ -70,7 +70,7 @@ def vocabulary(options: str, *task: str) -> tuple[str, ...]:
 
 
 CASES: dict[str, tuple[str, ...]] = {
-    **{kind: tuple(options) for kind, options in OVERRIDES.items() if kind != "lm"},
+    **{kind: tuple(options) for kind, options in OVERRIDES.items() if kind not in ("lm", "parsing")},
     "iob2": ENTITIES,
     "any tags": (*ENTITIES[:1], "task={kind: ner, valid: false}"),
     "lower case": (*TAGGING, "data.vocabulary={kind: words, lowercase: true, digits: true, features: {ngrams: 3}}"),

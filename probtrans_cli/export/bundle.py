@@ -172,10 +172,13 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
     """Return what the graph of a model takes and gives.
 
     Raises:
-        UsageError: arcs are wanted, and the model has none.
+        UsageError: arcs are wanted, and the model has none; or trees are its answers.
     """
     if arcs and not model.recipe.model.facts.has_arcs:
         raise UsageError(f"--arcs: a model of kind {model.recipe.model.kind} has no arcs", hint="leave it out")
+    if model.task.answers.trees:
+        kind = model.recipe.task.kind
+        raise UsageError(f"a graph of a model of kind {kind} is not there yet", hint="choose --format safetensors")
     last, read = model.recipe.model.iterations, model.reading.iteration
     iteration = (last if read == -1 else read) if arcs else None
     split = Reader.of(model, [Sentence(["a"])]).split

@@ -30,6 +30,8 @@ def test_every_answer_says_how_uncertain_it_is(task: str, say: Callable[..., str
         assert told["label_entropy"] == pytest.approx(wanted, abs=1e-4)
         comments = say(task, "--uncertainty").splitlines()
         assert f"# uncertainty = {told['label_entropy']:.4f}" in comments
+    elif task == "lm":
+        assert told.keys() - plain.keys() == inside
     elif task == "parsing":
         assert told.keys() - plain.keys() == {"upos_entropy", *inside}
         assert told["heads"] == plain["heads"]

@@ -70,7 +70,7 @@ ENCODERS = {
     **{name: {**LAYERS, **one} for name, one in TRANSFORMERS.items()},
     **{name: {"kind": "stacked", "dropout": 0.0, **one} for name, one in STACKS.items()},
 }
-TASKS = [(kind, number) for kind in tasks.TASKS for number in range(len(CASES_OF.get(kind, ())))]
+TASKS = [(kind, number) for kind in tasks.TASKS if kind != "parsing" for number in range(len(CASES_OF.get(kind, ())))]
 
 
 def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, arcs: bool = True) -> Graph:

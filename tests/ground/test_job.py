@@ -127,6 +127,6 @@ def test_a_long_work_says_what_is_left(monkeypatch: pytest.MonkeyPatch, capsys: 
         work.advance(size)
     work.end()
     assert capsys.readouterr().err.splitlines() == [
-        "counting: 20%, about 0:06:40 left",
-        "counting: 65%, about 0:01:10 left",
+        "counting: 20%, about 6:40 left",
+        "counting: 65%, about 1:10 left",
     ]

@@ -360,7 +360,7 @@ TRANSFORMER = "model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1
         (["data.format=cogs"], "data.format", "found cogs: `kind: classification` reads table, jsonl"),
         (["task={kind: ner}"], "data.format", "found table: `kind: ner` reads columns"),
         (["task={kind: cogs}"], "data.format", "found table: `kind: cogs` reads cogs"),
-        (["task={kind: tagging}"], "data.format", "found table: `kind: tagging` reads auto, conllu, columns"),
+        (["task={kind: tagging}"], "data.format", "found table: `kind: tagging` reads auto, conllu, treebank, columns"),
         (["task={kind: tagging}", "data.format=text"], "data.format", "plain text has no tags"),
         (["data.jsonl.text=words"], "data.jsonl", "for `data.format: jsonl` only: leave it out"),
         (["data.columns.word=1"], "data.columns", "for `data.format: columns` only: leave it out"),

@@ -69,7 +69,7 @@ def test_doubt_is_of_the_sentence_alone(kind: str, number: int, way: str) -> Non
     assert together.doubt.keys() == together.scores.keys()
     questions = given.task.questions(batch)
     if questions is None:
-        assert type(given.task).questions is Task.questions
+        assert type(given.task).questions is Task.questions or given.task.answers.trees
         return
     whole = together.doubt[questions.scores]
     assert len(questions.gold) == len(questions.rows) == len(whole.entropy)
