@@ -484,7 +484,7 @@ def ensemble_of(members: Sequence[ModelBase], *, doubt: bool = False) -> Ensembl
 
 
 def _require_questions(model: ModelBase, option: str) -> None:
-    if type(model.task).questions is Task.questions or model.task.answers.trees:
+    if type(model.task).questions is Task.questions:
         message = f"a task of kind {model.recipe.task.kind} does not choose among classes"
         raise UsageError(f"{option}: {message}", hint="leave it out")
 

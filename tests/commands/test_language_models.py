@@ -19,9 +19,10 @@ from probtrans_cli.errors import UsageError
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A place with the runs `lm`, a causal field, and `gpt`, a causal transformer."""
-    from probtrans_cli import __main__
+    from probtrans_cli import __main__, console
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console.STATE, "level", console.QUIET)  # and as it was at the end
         place = workplace(tmp_path_factory.mktemp("lm"))
         patch.chdir(place)
         task = ["task={kind: lm}", "model.causal=true", *SHORT]
