@@ -97,10 +97,10 @@ def locate(name: str, *, training: bool = False) -> Path:
     if not _is_folder(Path(base or name)):
         if (package := installed(name)) is not None:
             return package
-        there = ", ".join(sorted(_installed()))
+        names = ", ".join(sorted(_installed()))
         raise CheckpointError(
             f"{base or name}: no such run or checkpoint folder",
-            hint=f"give a run folder such as runs/NAME, or train one first{there and f'; installed are: {there}'}",
+            hint=f"give a run folder such as runs/NAME, or train one first{names and f'; installed are: {names}'}",
         )
     checkpoints = Path(base) / "checkpoints"
     if not any_in(checkpoints):
@@ -136,7 +136,7 @@ def _installed() -> dict[str, Path]:
     # Nothing of the packages is imported: the entry point only says which folder it is.
     from importlib.metadata import entry_points  # noqa: PLC0415  (takes time, and most names are folders)
 
-    folders = {}
+    folders: dict[str, Path] = {}
     for entry in entry_points(group=GROUP):
         if entry.dist is not None and re.fullmatch(rf"{PACKAGES}\.[a-z0-9_]+", entry.value):
             folder = Path(str(entry.dist.locate_file(entry.value.replace(".", "/"))))
