@@ -132,10 +132,10 @@ from probtrans_cli.training.loop import Trainer
 def fault(batch):
     {what}
 batch = Trainer._batch
-def _batch(self, indices):
+def _batch(self, *arguments):
     if self.ranks.rank == 1 and self.state.step == 3:
         self.model.task.training = fault
-    return batch(self, indices)
+    return batch(self, *arguments)
 Trainer._batch = _batch
 from probtrans_cli.__main__ import main
 main(sys.argv[1:])
