@@ -135,6 +135,9 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     if request.choose and all_channels:
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
     model, predictor, method, splitter = _loaded(request, runs, ranks)
+    if request.uncertainty and model.task.answers.trees:
+        hint = "leave it out; parse --uncertainty and --prob tell those of each word"
+        raise UsageError("--uncertainty: the probabilities of a parser are not scored yet", hint=hint)
     reading = model.read(None if all_channels else request.channel, request.iteration, request.decoder)
     types = Types.of(model) if request.latent_labels else None
     relations: list[str] | None = [] if request.relations else None

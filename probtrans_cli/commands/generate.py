@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from probtrans_cli import console
-from probtrans_cli.text import harmless
+from probtrans_cli.data.files import open_lines
+from probtrans_cli.text import harmless, json_line
 from probtrans_cli.trained.generation import Sampling, continuations, require_next_words, words_of
 from probtrans_cli.trained.model import Model
 
@@ -34,13 +34,13 @@ def generate(request: GenerateRequest) -> None:
 
     Raises:
         UsageError: another kind of model.
-        DataError: a prompt fills all positions of the model.
+        DataError: a prompt fills all positions of the model, or standard input is not text.
     """
     model = Model.load(request.checkpoint)
     require_next_words(model)
     if request.prompt is None and sys.stdin.isatty():
         console.log("reading prompts from the keyboard, one a line; end with Ctrl-D")
-    lines = sys.stdin if request.prompt is None else [request.prompt]
+    lines = open_lines("-") if request.prompt is None else [request.prompt]
     prompts = (words_of(line) for line in lines for _ in range(request.number))
     if request.prompt is not None and request.number == 1 and not request.as_json:
         _stream(model, next(prompts), request.sampling)
@@ -69,7 +69,7 @@ def _stream(model: Model, prompt: Sequence[str], sampling: Sampling) -> None:
 def _write(prompts: Sequence[Sequence[str]], texts: Sequence[Sequence[str]], request: GenerateRequest) -> None:
     for prompt, words in zip(prompts, texts, strict=True):
         if request.as_json:
-            sys.stdout.write(json.dumps({"prompt": list(prompt), "words": list(words)}, ensure_ascii=False) + "\n")
+            sys.stdout.write(json_line({"prompt": list(prompt), "words": list(words)}) + "\n")
         else:
             sys.stdout.write(harmless(" ".join([*prompt, *words])) + "\n")
     sys.stdout.flush()

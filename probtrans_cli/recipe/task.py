@@ -214,12 +214,11 @@ class MaskedLanguageModel(WordPrediction):
 @TASKS.add
 class LanguageModel(TaskSection):
     """Predict each word from the words before it (causal language modelling), with `model.causal: true`. Padding and
-    `<mask>` have no probability; `<unk>` is a word like others."""
+    `<mask>` have no probability; `<unk>` is a word like others; `[CLS]` and `[SEP]` are read, and not predicted."""
 
     needs = "words"
     metric = "perplexity"
     larger_is_better = False
-    needs_every_token = False
     is_causal = True
     shown_by = "-f jsonl --trees no"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Readout, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, OutputLayer, TiedMean
@@ -26,6 +27,10 @@ class CausalLanguageModelling(Task):
 
     answers = Answers(kind="surprisal", alternatives=False)
     section: LanguageModel
+
+    def __init__(self, section: LanguageModel, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(section, vocabulary, labels)
+        self._unscored = sorted({*vocabulary.specials} - {vocabulary.UNKNOWN})
 
     @property
     def outputs(self) -> int:
@@ -47,9 +52,10 @@ class CausalLanguageModelling(Task):
         return {OUTPUT: OutputRows(f"words by {'their vectors' if network.tied else 'a linear layer'}")}
 
     def _scored(self, batch: Batch) -> Tensor:
-        if self.section.score_first:
-            return batch.mask
-        return batch.mask & (torch.arange(batch.mask.shape[1], device=batch.mask.device) > 0)
+        scored = batch.mask
+        for special in self._unscored:
+            scored = scored & (batch.ids != special)
+        return scored if self.section.score_first else scored & (scored.cumsum(1) > 1)
 
     def training(self, batch: Batch) -> Batch:
         return replace(batch, scored=self._scored(batch))
@@ -118,7 +124,7 @@ class CausalLanguageModelling(Task):
         tokens[scored] = torch.arange(int(scored.sum()), device=scored.device)
         for row, words in enumerate(batch.words.sum(1).tolist()):
             begins = list(range(words)) if batch.first is None else batch.first[row, :words].tolist()
-            ends = [*begins[1:], int(batch.mask[row].sum())]
+            ends = [*begins[1:], batch.mask.shape[1]]  # padding and specials have no number
             of_words = [tokens[row, begin:end] for begin, end in zip(begins, ends, strict=True)]
             of_words = [numbers[numbers >= 0] for numbers in of_words]
             values = [bits[:, numbers].sum(1).tolist() if len(numbers) else (None, None) for numbers in of_words]

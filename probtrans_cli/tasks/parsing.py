@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from probtrans_cli.data.codecs.parse_scores import SCORES, Row, parse_counts, parse_shares, parsed_rows
 from probtrans_cli.data.corpus.store import Split
@@ -28,7 +27,7 @@ from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.answers import DOUBT
 from probtrans_cli.tasks.base import Answers, Counts, Places, Prediction, Task, Term, by_sentence, without_some_words
-from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
+from probtrans_cli.tasks.batch import PADDING, Batch
 from probtrans_cli.tasks.parts import Part, Parts
 from probtrans_cli.tasks.tagging import WordTagging
 from probtrans_cli.trees.decode import Method, decode, levelled
@@ -172,11 +171,6 @@ class Tags(WordTagging):
 
     def training(self, batch: Batch) -> Batch:
         return batch
-
-    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        gold = batch.gold[self.column][batch.words]
-        loss = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum", ignore_index=UNLEARNED)
-        return {"loss": Term(loss, self.counts(batch)["loss"])}
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         return super().measure(outputs, batch) if self.column in batch.gold else Counts()

@@ -59,8 +59,8 @@ class Sampling:
         return int(order[min(place, len(order) - 1)])
 
 
-def require_next_words(model: ModelBase) -> None:
-    """Refuse a model that does not predict words one by one, or whose vocabulary has pieces of words.
+def require_causal(model: ModelBase) -> None:
+    """Refuse a model that does not predict words one by one.
 
     Raises:
         UsageError: it is such a model.
@@ -68,6 +68,15 @@ def require_next_words(model: ModelBase) -> None:
     if not model.recipe.task.is_causal:
         kind = model.recipe.task.kind
         raise UsageError(f"a model of kind {kind} predicts no next words", hint="train one with task.kind lm")
+
+
+def require_next_words(model: ModelBase) -> None:
+    """Refuse a model that does not predict words one by one, or whose vocabulary has pieces of words.
+
+    Raises:
+        UsageError: it is such a model.
+    """
+    require_causal(model)
     if model.vocabulary.divides:
         kind = model.recipe.data.vocabulary.kind
         raise UsageError(

@@ -14,7 +14,14 @@ from probtrans_cli.data.tokens import listed
 from probtrans_cli.errors import UsageError
 from probtrans_cli.trained.arrow import record_batches
 from probtrans_cli.trained.base import ModelBase
-from probtrans_cli.trained.generation import Sampling, continuations, next_words, require_next_words, words_of
+from probtrans_cli.trained.generation import (
+    Sampling,
+    continuations,
+    next_words,
+    require_causal,
+    require_next_words,
+    words_of,
+)
 from probtrans_cli.trained.parses import Analysis, ParseOptions, Parser, splitter_by
 
 ANALYSED_AT_ONCE = 256  # sentences, by `analyze`
@@ -62,7 +69,7 @@ class Model(ModelBase):
         Raises:
             UsageError: another kind of model.
         """
-        require_next_words(self)
+        require_causal(self)
         for analysis in self.analyze(texts, trees=False):
             bits = (analysis.prediction or {}).get("surprisal", [])
             yield [(word, value) for word, value in zip(analysis.words, bits, strict=False) if value is not None]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from run_of_every_task import SHORT
-from support import Invoke, workplace
+from support import Invoke, Stdin, workplace
 
 import probtrans_cli
 from probtrans_cli.errors import UsageError
@@ -110,6 +110,27 @@ def test_generate_writes_a_line_for_each_prompt(run: str, invoke: Invoke, monkey
     assert "top_p 2.0" in refused.err
 
 
+def test_prompts_are_text_or_refused(run: str, invoke: Invoke, stdin: Stdin) -> None:
+    stdin(b"two\nche\xffap\n")
+    refused = invoke("generate", run, "--json")
+    assert refused.code == 3
+    assert "UTF-8" in refused.err
+
+
+def test_surprisals_of_pieces_add_up_to_the_perplexity(
+    folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    pieces = ["task={kind: lm}", "model.causal=true", "train={steps: 3}", "data.vocabulary={kind: char}"]
+    assert invoke("train", "tiny.yaml", "name=chars", *pieces, "--json").code == 0
+    scores = invoke("eval", "runs/chars", "--split", "test", "--json").json["scores"]["test"]
+    texts = sentences("test.conllu")
+    bits = [value for text in probtrans_cli.load("runs/chars").surprisal(texts) for _, value in text]
+    assert len(bits) == sum(map(len, texts))
+    characters = sum(len(word) for text in texts for word in text)
+    assert math.log(2) * sum(bits) == pytest.approx(scores["loss"] * characters, rel=1e-6)
+
+
 def test_parse_tells_surprisal_entropy_and_rank(run: str, invoke: Invoke) -> None:
     Path("in.txt").write_text("two cheap farmers\n\n", "utf-8")
     record = json.loads(invoke("parse", run, "in.txt", "-f", "jsonl").out.splitlines()[0])
@@ -145,6 +166,7 @@ def test_what_does_not_go_together_is_refused_by_name(
             "rotary",
         ),
         (["task={kind: lm, output: linear}", "model.causal=true"], "task.output"),
+        (["task={kind: lm}", "model.causal=true", "data.vocabulary.punctuation=false"], "punctuation"),
     ):
         refused = invoke("train", "tiny.yaml", *options, "--dry-run")
         assert refused.code == 2

@@ -144,3 +144,10 @@ def test_crossing_arcs() -> None:
     assert not crosses(np.array([-2, -1, -2]))
     assert crosses(np.array([2, 3, -1, 2]))  # 1 <- 3 and 2 <- 4
     assert crosses(np.array([2, -1, 1]))  # over the root's word
+
+
+@pytest.mark.parametrize("option", [["--uncertainty"], ["--ood", "test.conllu"]])
+def test_probabilities_of_a_parser_are_not_scored_yet(invoke: Invoke, option: list[str]) -> None:
+    refused = invoke("eval", "runs/heads", *option)
+    assert refused.code == 2
+    assert "--uncertainty" in refused.err
