@@ -57,6 +57,12 @@ def test_texts_are_escaped(model: Model) -> None:
     assert Tags(hostile._repr_html_()).names == {"table", "caption", "tr", "th", "td"}
 
 
+def test_half_of_a_character_is_a_word(model: Model) -> None:
+    text, words = model.analyze(["Two \ud800", ["Two", "\ud800"]])
+    assert text.words == words.words == ["Two", "\ud800"]
+    assert "\\ud800" in text._repr_html_()
+
+
 def test_a_model_is_a_card(model: Model, trained: Path) -> None:
     assert repr(model).startswith("Model(tagger: tagging, probabilistic, ")
     assert repr(model).endswith(f"{model.folder})")

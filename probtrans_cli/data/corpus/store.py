@@ -124,9 +124,13 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
     row["punct"] = None if upos is None else [is_punctuation(tag) for tag in upos]
     row["parents"] = sentence.parents
     row["grid"] = None if sentence.grid is None else pack_rows(sentence.grid, len(sentence.words))
-    row["spelling"] = None if sentence.form is None else " ".join(sentence.words).encode()
-    row["form"] = None if sentence.form is None else sentence.form.encode()
+    row["spelling"] = None if sentence.form is None else _bytes_of(" ".join(sentence.words))
+    row["form"] = None if sentence.form is None else _bytes_of(sentence.form)
     return row
+
+
+def _bytes_of(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # Python's texts may have halves of a character
 
 
 def is_punctuation(upos: str) -> bool:
@@ -361,7 +365,7 @@ class Split:
 
     def text(self, name: str, index: int) -> str:
         """Return a sentence's ``spelling`` or ``form``."""
-        return self.row(name, index).tobytes().decode()
+        return self.row(name, index).tobytes().decode("utf-8", "surrogatepass")
 
     def padded(self, name: str, indices: NDArray[np.integer], fill: int | bool) -> NDArray[Any]:
         """Gather sentences into one array.
