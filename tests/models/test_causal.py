@@ -15,6 +15,7 @@ from probtrans_cli import models
 from probtrans_cli.models.base import Inputs, Readout, Wants, Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import TiedLinear, TiedMean, TiedOutput
+from probtrans_cli.models.probabilistic import crf
 from probtrans_cli.models.probabilistic.causal import Slots
 from probtrans_cli.models.probabilistic.inference import Sentences
 from probtrans_cli.recipe.base import InconsistentError
@@ -191,6 +192,21 @@ def test_fast_and_plain_messages_agree_and_every_parameter_learns() -> None:
         for (name, _), *pair in zip(fast.named_parameters(), *gradients, strict=True):
             assert torch.allclose(*pair, rtol=1e-8, atol=1e-10), name
             assert float(pair[0].abs().max()) > 0.0, name
+
+
+@pytest.mark.parametrize("others", OTHERS, ids=str)
+def test_derivatives_by_autograd_are_those_of_torch_func(
+    others: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, plain = encoder(**KINDS[2], **others), encoder("plain", **KINDS[2], **others)
+    words = Words(torch.randn(2, 5, 3).double(), torch.arange(5) < torch.tensor([[5], [3]]))
+    with torch.inference_mode():
+        expected = plain(words).states
+    monkeypatch.setattr(crf, "grad", None)  # it imports the compiler, which takes seconds
+    assert torch.equal(plain(words).states, expected)
+    with torch.inference_mode():
+        model(words)
+    assert model.check_forms() is None
 
 
 def test_gradients_go_through_the_prefix() -> None:

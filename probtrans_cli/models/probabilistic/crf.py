@@ -126,10 +126,13 @@ class Globals(Factor):
     def dense(self) -> Float[Tensor, "c k a"]:
         """Return ``B``."""
 
+    def chosen(self, Q: State) -> Float[Tensor, "b n g k"]:
+        """Return the probabilities, or the degrees, of global features of every word."""
+        return Q.heads[..., -self.candidates :].transpose(1, 2) if Q.features is None else Q.features
+
     def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
         F = torch.einsum("bia,cka->bick", Q.labels, self.dense())
-        chosen = Q.heads[..., -self.candidates :].transpose(1, 2) if Q.features is None else Q.features
-        return (chosen * F).sum((1, 2, 3))
+        return (self.chosen(Q) * F).sum((1, 2, 3))
 
 
 # --- mean field -----------------------------------------------------------------------------------------------------
@@ -172,8 +175,17 @@ class MeanField:
     def messages(self, Q: State, *variables: str) -> dict[str, Tensor]:
         """Return the derivatives ``∂E/∂Q`` by the distributions of some variables."""
         values = {name: values for name, values in Q._asdict().items() if name in variables and values is not None}
-        derivatives: dict[str, Tensor] = grad(lambda some: self.expected_score(Q._replace(**some)).sum())(values)
-        return derivatives
+        if torch.is_inference_mode_enabled():  # where autograd keeps nothing; the import takes a second or more
+            derivatives: dict[str, Tensor] = grad(lambda some: self.expected_score(Q._replace(**some)).sum())(values)
+            return derivatives
+        # Aliases, so that these are derivatives by the distributions alone, and not through what they depend on.
+        further = torch.is_grad_enabled()
+        with torch.enable_grad():
+            free = {name: some.view_as(some) if some.requires_grad else some.detach() for name, some in values.items()}
+            for some in free.values():
+                some.requires_grad_()
+            score = self.expected_score(Q._replace(**free)).sum()
+            return dict(zip(free, torch.autograd.grad(score, list(free.values()), create_graph=further), strict=True))
 
     def iterate(self) -> None:
         """Update every variable once."""

@@ -60,6 +60,10 @@ class Projection(ABC):
         """The sides of every word, group by group; ``position`` is the word's place in its sentence."""
 
     @abstractmethod
+    def from_child(self, messages: Sequence[Tensor], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
+        """Messages to the child sides alone, group by group, as one to the labels; see :meth:`Sides.back`."""
+
+    @abstractmethod
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         """Messages to the sides as one message to the labels: the transposed map."""
 
@@ -95,6 +99,10 @@ class Grouped(Projection):
             for child, head, weight in self.groups
         ]
 
+    def from_child(self, messages: Sequence[Tensor], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
+        del position
+        return _sum([to_labels(child, group.child) for group, child in zip(self.groups, messages, strict=True)])
+
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         del position
         parts: list[Tensor] = []
@@ -114,10 +122,13 @@ class SharedSides(Projection):
         child, head = side(labels, self.U), side(labels, self.V)
         return [Sides(child, head, weight) for weight in self.weights]
 
-    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
+    def from_child(self, messages: Sequence[Tensor], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         del position
-        child, head = _sum([message.child for message in messages]), _sum([message.head for message in messages])
-        return to_labels(child, self.U) + to_labels(head, self.V)
+        return to_labels(_sum(messages), self.U)
+
+    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
+        of_child = self.from_child([message.child for message in messages], position)
+        return of_child + to_labels(_sum([message.head for message in messages]), self.V)
 
 
 class Rotated(Projection):
@@ -135,9 +146,12 @@ class Rotated(Projection):
         child, head = side(labels, self.U), side(labels, self.V)
         return [Sides(self._turned(child, position, -1.0), self._turned(head, position, -1.0))]
 
+    def from_child(self, messages: Sequence[Tensor], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
+        return to_labels(self._turned(messages[0], position, 1.0), self.U)
+
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
-        child, head = (self._turned(message, position, 1.0) for message in messages[0][:2])
-        return to_labels(child, self.U) + to_labels(head, self.V)
+        ((child, head, _),) = messages
+        return self.from_child([child], position) + to_labels(self._turned(head, position, 1.0), self.V)
 
     def _turned(
         self, side: Float[Tensor, "w 1 c r"], position: Int[Tensor, " w"], direction: float

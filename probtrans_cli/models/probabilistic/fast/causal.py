@@ -1,7 +1,7 @@
-"""Messages of the ternary scores of a causal field by products, in place of derivatives: the values of ``causal.py``.
+"""Messages of a causal field by products, in place of derivatives: the values of ``causal.py``.
 
 Near heads, of which a bucket has one for each word, are shifts; all far ones are one product. Sides of a prefix are
-computed once for all iterations that read it. Other factors are derived as they are there.
+computed once for all iterations that read it.
 """
 
 from __future__ import annotations
@@ -9,40 +9,82 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.func import vjp
 from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.causal import Slots
-from probtrans_cli.models.probabilistic.crf import Ternary
+from probtrans_cli.models.probabilistic.causal import Chain, RootColumn, Slots
+from probtrans_cli.models.probabilistic.crf import Factor, Globals
 from probtrans_cli.models.probabilistic.inference import State
+from probtrans_cli.models.probabilistic.potentials import Ternary, bucket_count
+from probtrans_cli.models.probabilistic.projections import Projection, Sides
+
+
+class Arcs:
+    """Arcs to the words of a prefix, by the ternary scores of one iteration."""
+
+    def __init__(self, prefix: Float[Tensor, "b n d"], ternary: Ternary) -> None:
+        self.prefix, self.ternary = prefix, ternary
+        self.projection: Projection = ternary.projection([bucket_count(ternary.distance, causal=True)])
+        self.position = torch.arange(prefix.shape[1], device=prefix.device).repeat(len(prefix))
+        sides = self.sides(prefix)
+        self.v = self._rows(sides.head.expand(sides.u.shape))
+
+    def sides(self, labels: Float[Tensor, "b n d"]) -> Sides:
+        """Return the sides of words in the places of the prefix."""
+        (sides,) = self.projection.sides(labels.flatten(0, 1), self.position)
+        return sides
+
+    def _rows(self, values: Float[Tensor, "w ..."]) -> Float[Tensor, "b n ..."]:
+        return values.unflatten(0, self.prefix.shape[:2])
+
+    def to_heads(self, labels: Float[Tensor, "b n d"]) -> Float[Tensor, "b c n n"]:
+        """Return ``F_tc(j)``."""
+        return head_scores(self._rows(self.sides(labels).u), self.v)
+
+    def to_labels(self, labels: Float[Tensor, "b n d"], heads: Float[Tensor, "b c n n"]) -> Float[Tensor, "b n d"]:
+        """Return ``Σ_c Σ_j Q_tc(j) B[c,j,a]``."""
+        sides = self.sides(labels)
+        messages = sides.back(child_messages(heads, self.v).flatten(0, 1))
+        return self._rows(self.projection.from_child([messages], self.position))
 
 
 class FastSlots(Slots):
     """See :class:`Slots`."""
 
-    _heads: tuple[Tensor, int, Tensor] | None = None  # a prefix, the iteration whose potentials read it, head sides
+    _arcs: Arcs | None = None
 
     def messages(self, Q: State, *variables: str) -> dict[str, Tensor]:
-        index = min(self.iteration, len(self.factors) - 1)
-        factors = self.factors[index]
         assert Q.prefix is not None, "the field is causal"
-        ternary = next(factor for factor in factors if isinstance(factor, Ternary))
-        if self._heads is None or self._heads[0] is not Q.prefix or self._heads[1] != index:
-            self._heads = Q.prefix, index, ternary.sides(Q.prefix)[1]
-        v = self._heads[2]
-        messages = super().messages(Q, *variables)
-        if "heads" in variables:
-            words = head_scores(ternary.sides(Q.labels)[0], v)
-            messages["heads"] = torch.cat([words, messages["heads"][..., words.shape[3] :]], dim=-1)
-        if "labels" in variables:
-            to_labels = vjp(lambda labels: ternary.sides(labels)[0], Q.labels)[1]
-            messages["labels"] = messages["labels"] + to_labels(child_messages(Q.word_heads, v))[0]
-        return messages
-
-    def expected_score(self, Q: State) -> Float[Tensor, " b"]:
         factors = self.factors[min(self.iteration, len(self.factors) - 1)]
-        scores = [factor.score(Q, self.sentences) for factor in factors if not isinstance(factor, Ternary)]
-        return torch.stack([(Q.labels * self.unary).sum((1, 2)), *scores]).sum(0)
+        (ternary,) = (factor for factor in factors if isinstance(factor, Ternary))
+        if self._arcs is None or self._arcs.prefix is not Q.prefix or self._arcs.ternary is not ternary:
+            self._arcs = Arcs(Q.prefix, ternary)
+        if "labels" in variables:
+            parts = [part for factor in reversed(factors) for part in _to_labels(factor, Q)]
+            message = sum([*parts[1:], self.unary], parts[0]) + self._arcs.to_labels(Q.labels, Q.word_heads)
+            return {"labels": message}
+        candidates = [self._arcs.to_heads(Q.labels)]
+        messages = {}
+        for factor in factors:
+            if isinstance(factor, RootColumn):
+                candidates.append(torch.einsum("bia,ca->bci", Q.labels, factor.r)[..., None])
+            elif isinstance(factor, Globals):
+                scores = torch.einsum("bia,cka->bick", Q.labels, factor.dense())
+                if Q.features is None:
+                    candidates.append(scores.transpose(1, 2))
+                else:
+                    messages["features"] = scores
+        return {"heads": torch.cat(candidates, dim=-1), **messages}
+
+
+def _to_labels(factor: Factor, Q: State) -> list[Float[Tensor, "b n d"]]:
+    if isinstance(factor, RootColumn):
+        return [torch.einsum("bci,ca->bia", Q.root_heads, factor.r)]
+    if isinstance(factor, Globals):
+        return [torch.einsum("bick,cka->bia", factor.chosen(Q), factor.dense())]
+    if isinstance(factor, Chain):
+        assert Q.prefix is not None, "the field is causal"
+        return [factor.message(Q.prefix)]
+    return []
 
 
 def head_scores(u: Float[Tensor, "b n k c r"], v: Float[Tensor, "b n k c r"]) -> Float[Tensor, "b c n n"]:
