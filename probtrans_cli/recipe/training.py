@@ -289,7 +289,8 @@ class Runtime(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: the GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 autocast on the GPU, float32 on the CPU."""
+    """auto: bfloat16 autocast on the GPU, float32 on the CPU. Where products in bfloat16 are slower than in float32, as
+    on a processor without instructions for them, float32 is used instead, with a warning."""
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
     """CPU threads; null = torch's own choice (fix it for results that repeat to the bit)."""
     allocator: Literal["system", "keep"] = "system"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.trained import machine
@@ -58,3 +59,18 @@ def test_another_c_library_is_told(monkeypatch, capsys) -> None:
     assert "warning: runtime.allocator: keep needs the GNU C library" in capsys.readouterr().err
     Machine(Runtime())
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_bfloat16_is_used_where_it_is_faster(fast: bool, monkeypatch, capsys) -> None:
+    seconds = {torch.float32: 2.0, torch.bfloat16: 1.0 if fast else 60.0}
+    monkeypatch.setattr(machine, "_seconds_of_a_product", seconds.get)
+    machine.has_fast_bfloat16.cache_clear()
+    try:
+        asked = Machine(Runtime(device="cpu", precision="bfloat16"))
+        assert asked.bfloat16 == fast
+        assert ("bfloat16" if fast else "float32") in asked.describe()
+        assert ("warning: this processor is slow in bfloat16" in capsys.readouterr().err) == (not fast)
+        assert not Machine(Runtime(device="cpu")).bfloat16
+    finally:
+        machine.has_fast_bfloat16.cache_clear()
