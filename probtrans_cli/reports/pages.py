@@ -29,6 +29,12 @@ SPLITS = ("train", "dev", "test", "extra")
 TREE_SCORES = {"uas": "UAS", "uuas": "UUAS", "swapped": "swapped"}
 TYPE_SCORES = ("f1", "precision", "recall")
 TYPE_COUNTS = ("gold", "predicted", "right")
+GROUP_COLUMNS = ("words", "predicted", "uas", "las", "precision")
+GROUPS_IN_WORDS = (
+    "Of the words whose gold arc is in a group: the share with the right head (uas), and with the right relation, too "
+    "(las). Of those whose predicted arc is in it: the share with both (precision). A distance is that of a word from "
+    "its head."
+)
 DEV = 1  # the colour of curves of dev, whose points are marked
 ACCOUNT = ("masks", "perplexity_se")  # numbers that say how another one was measured
 
@@ -183,6 +189,14 @@ def _errors(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
                 for name, of_type in types.items()
             ]
             parts[f"Entities by type, on {split}"] = table(["", *TYPE_SCORES, *TYPE_COUNTS], rows)
+        if groups := of_split.get("groups"):
+            parts[f"Arcs in groups, on {split}"] = quiet(GROUPS_IN_WORDS)
+            for kind, of_kind in groups.items():
+                rows = [
+                    [visible(name), *(shown(key, shares[key]) for key in GROUP_COLUMNS)]
+                    for name, shares in of_kind.items()
+                ]
+                parts[f"Arcs in groups, on {split}"] += f"<h3>By {kind}</h3>\n{table(['', *GROUP_COLUMNS], rows)}"
         if parts:
             return parts
     return {}

@@ -14,7 +14,12 @@ SHARES = (
     "unknown_rate", "swapped", "undirected", "labels", "form", "inner", "outer", "whole",
     "sentences_without_tuple", "tuple_overlap",
 )  # fmt: skip
-MEASURES = frozenset(("accuracy", "f1", "precision", "recall", "auc", "exact", "uas", "uuas", "las", "clas", "upos"))
+MEASURES = frozenset(
+    {
+        *("accuracy", "f1", "precision", "recall", "auc", "exact"),
+        *("uas", "uuas", "las", "clas", "mlas", "upos", "xpos", "ufeats"),
+    }
+)
 """Shares, also as a part of a longer name: of known words, of one type of entity, of a baseline."""
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
 TREE_COLUMNS = (("all", "uas"), ("all", "uuas"), ("all", "swapped"), ("10", "uas"), ("10", "uuas"))
@@ -66,7 +71,7 @@ def shown(name: str, value: float | None) -> str:
 
 
 def flattened(scores: dict[str, Any]) -> dict[str, float]:
-    """Return the numbers of a score report by name; of trees, UAS and UUAS without punctuation, all lengths."""
+    """Return the numbers of a score report by name; of induced trees, UAS and UUAS without punctuation, all lengths."""
     flat = {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
     for part in ("uncertainty", "ood"):
         numbers = scores.get(part, {}).items()
@@ -74,7 +79,7 @@ def flattened(scores: dict[str, Any]) -> dict[str, float]:
     trees = scores.get("trees", {})
     main = trees.get("no_punct") or trees.get("with_punct")
     if main:
-        flat |= {name: float(main["all"][name]) for name in ("uas", "uuas") if main["all"][name] is not None}
+        flat = {name: float(main["all"][name]) for name in ("uas", "uuas") if main["all"][name] is not None} | flat
     return flat
 
 

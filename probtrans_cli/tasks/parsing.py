@@ -2,7 +2,7 @@
 
 A task with parts, ``arcs`` and each column of tags. The loss of arcs is minus the log-probability of the gold ones
 (``models/arcs.py``), its mean over the words that are annotated. Scores are those of the CoNLL 2018 shared task
-(``data/codecs/parse_scores.py``), over the sentences that are annotated as a whole. A sentence gets the best tree with
+(``statistics/parse_scores.py``), over the sentences that are annotated as a whole. A sentence gets the best tree with
 one root, and each arc its best relation.
 """
 
@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probtrans_cli.data.codecs.parse_scores import SCORES, Row, parse_counts, parse_shares, parsed_rows
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
@@ -24,8 +23,8 @@ from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.parsing import Parsing as Section
 from probtrans_cli.recipe.task import Tagging
-from probtrans_cli.statistics.intervals import interval, moments
-from probtrans_cli.tasks.answers import DOUBT
+from probtrans_cli.statistics.parse_scores import NEEDED, Row, parse_counts, parse_details, parse_scores, parsed_rows
+from probtrans_cli.tasks.answers import DOUBT, confusion_table
 from probtrans_cli.tasks.base import Answers, Counts, Places, Prediction, Task, Term, by_sentence, without_some_words
 from probtrans_cli.tasks.batch import PADDING, Batch
 from probtrans_cli.tasks.parts import Part, Parts
@@ -202,7 +201,7 @@ class Parsing(Parts):
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Those of the parts, and words that are right, of the sentences whose gold is whole."""
         counts = super().measure(outputs, batch)
-        right, words = [], []
+        pairs = []
         for index, prediction in zip(batch.indices.tolist(), self.predict(outputs, batch), strict=True):
             form = batch.split.text("form", index) if batch.split.has("form") else ""
             if not form or any(line.startswith(_MISSING) for line in form.split("\n")):
@@ -210,22 +209,18 @@ class Parsing(Parts):
             gold = parsed_rows(form)
             columns = [prediction.get(name, [_MISSING] * len(gold)) for name in ("upos", "xpos", "feats")]
             rows = zip(prediction["heads"], prediction["relations"], *columns, strict=True)
-            of_sentence = parse_counts(gold, [Row(*row) for row in rows])
-            counts.add({("parse", name): number for name, number in of_sentence.items()})
-            right.append(of_sentence["las"])
-            words.append(of_sentence["words"])
-        counts.add(moments("las", np.array(right, dtype=np.int64), np.array(words, dtype=np.int64)))
+            pairs.append((gold, [Row(*row) for row in rows]))
+        counts.add(parse_counts(pairs))
         return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``las``, ``uas``, ``clas``; of the tags that are learned ``upos``, ``xpos``, ``ufeats``, and with upos and
-        feats ``mlas``; ``loss``; finally also ``las_interval``."""
-        shares = parse_shares(Counts({key[1]: number for key, number in counts.items() if key[0] == "parse"}))
-        needed = {"upos": {"upos"}, "xpos": {"xpos"}, "ufeats": {"feats"}, "mlas": {"upos", "feats"}}
-        learned = set(self.section.tags)
-        scores: dict[str, Any] = {name: shares[name] for name in ("las", *SCORES) if needed.get(name, set()) <= learned}
+        feats ``mlas``; ``loss``; finally also their intervals, ``groups`` and ``confusions`` of relations."""
+        learned = {"relation", *self.section.tags}
+        names = [name for name, columns in NEEDED.items() if columns <= learned]
+        scores: dict[str, Any] = parse_scores(counts, names)
         scores["loss"] = super().scores(counts, final=final)["loss"]
-        return scores | ({"las_interval": interval("las", counts)} if final else {})
+        return scores | (parse_details(counts, names) | {"confusions": confusion_table(counts)} if final else {})
 
 
 def crosses(parents: np.ndarray) -> bool:

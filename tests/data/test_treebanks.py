@@ -1,77 +1,20 @@
-"""Gold trees of CoNLL-U as a parser learns them, and their scores against the script of the shared task."""
+"""Gold trees of CoNLL-U as a parser learns them."""
 
 from __future__ import annotations
 
-import io
 import random
-from collections import Counter
 
 import pytest
-from udtools.udeval import evaluate, load_conllu
 
-from probtrans_cli.data.codecs.parse_scores import Row, parse_counts, parse_shares, parsed_rows
 from probtrans_cli.data.readers.treebanks import UNKNOWN, fault_of, read_treebank
 from probtrans_cli.errors import DataError
-
-NAMES = {"uas": "UAS", "las": "LAS", "clas": "CLAS", "mlas": "MLAS", "upos": "UPOS", "xpos": "XPOS", "ufeats": "UFeats"}
-RELATIONS = ["nsubj", "obj", "nmod:poss", "nmod", "det", "case", "aux:pass", "cc", "punct", "conj", "mark", "odd"]
-FEATS = ["_", "Number=Sing", "Number=Plur|Typo=Yes", "Number=Plur", "Case=Nom|Number=Sing", "Typo=Yes"]
+from probtrans_cli.statistics.parse_scores import Row, parsed_rows
 
 
 def conllu(*rows: str) -> list[str]:
     """Lines of a sentence from HEAD and DEPREL of every word."""
     words = (f"{number}\tw\t_\tX\t_\t_\t{row.replace(' ', chr(9))}\t_\t_" for number, row in enumerate(rows, start=1))
     return ["# a comment", *words, ""]
-
-
-def random_tree(words: int, draw: random.Random) -> list[Row]:
-    """A tree with one root, with random annotation."""
-    order = draw.sample(range(1, words + 1), words)
-    heads = {word: draw.choice(order[:place]) if place else 0 for place, word in enumerate(order)}
-    return [
-        Row(
-            heads[word],
-            draw.choice(RELATIONS) if heads[word] else "root",
-            draw.choice(["NOUN", "VERB"]),
-            draw.choice(["A", "B", "_"]),
-            draw.choice(FEATS),
-        )
-        for word in range(1, words + 1)
-    ]
-
-
-def changed(rows: list[Row], draw: random.Random) -> list[Row]:
-    """The same sentence with errors: another tree at times, other annotations at others."""
-    other = random_tree(len(rows), draw)
-    tree = draw.random() < 0.5
-    return [
-        (theirs if tree else row)._replace(
-            **{name: getattr(theirs, name) for name in ("upos", "xpos", "feats") if draw.random() < 0.3}
-        )
-        for row, theirs in zip(rows, other, strict=True)
-    ]
-
-
-def written(sentences: list[list[Row]]) -> str:
-    lines = []
-    for rows in sentences:
-        for number, row in enumerate(rows, start=1):
-            lines.append(f"{number}\tw\t_\t{row.upos}\t{row.xpos}\t{row.feats}\t{row.head}\t{row.relation}\t_\t_")
-        lines.append("")
-    return "\n".join([*lines, ""])
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_scores_are_those_of_udeval(seed: int) -> None:
-    draw = random.Random(seed)
-    gold = [random_tree(draw.randint(1, 9), draw) for _ in range(30)]
-    predicted = [changed(rows, draw) for rows in gold]
-    counts: Counter[str] = Counter()
-    for pair in zip(gold, predicted, strict=True):
-        counts.update(parse_counts(*pair))
-    ours = parse_shares(counts)
-    theirs = evaluate(*(load_conllu(io.StringIO(written(each)), "", {}) for each in (gold, predicted)))
-    assert ours == {name: pytest.approx(theirs[title].f1, abs=0) for name, title in NAMES.items()}
 
 
 def test_sentences_have_their_trees() -> None:

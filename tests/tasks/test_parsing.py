@@ -58,7 +58,15 @@ def test_scores_are_those_of_udeval_for_what_parse_writes(invoke: Invoke, name: 
     learned = [score for score in NAMES if name == "heads" or score in ("uas", "las", "clas", "upos")]
     assert {score: scores[score] for score in learned} == {score: theirs[NAMES[score]].f1 for score in learned}
     assert "mlas" in scores or name == "biaffine"
-    assert scores["las_interval"][0] <= scores["las"] <= scores["las_interval"][1]
+    for score in learned:
+        assert scores[f"{score}_interval"][0] <= scores[score] <= scores[f"{score}_interval"][1]
+    Path("written.conllu").write_text(output, encoding="utf-8")
+    ours = invoke("score", "trees", "written.conllu", "--gold", "test.conllu", "--json").json["scores"]
+    alike = [*learned, *(f"{score}_interval" for score in learned), "groups"]
+    assert {key: ours[key] for key in alike} == {key: scores[key] for key in alike}
+    page = Path(f"runs/{name}/report.html").read_text("utf-8")
+    assert "Confusions on dev" in page
+    assert all(f"By {kind}</h3>" in page for kind in ("relation", "length", "distance"))
 
 
 EXTRAS = ["# sent_id = 1", "# text = the dogs rip it", "1-2\tthe dogs" + "\t_" * 7 + "\tSpaceAfter=No"]

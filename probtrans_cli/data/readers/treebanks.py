@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from probtrans_cli.data.codecs.parse_scores import universal
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
@@ -44,7 +43,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[Sentence]:
             beginning = int(sentence.where.rpartition(":")[2])
             raise DataError(f"{name}:{beginning + sentence.rows[word]}: {reason}", hint=hint)
         annotated = annotated or any(parent != UNKNOWN for parent in parents)
-        tags = {**sentence.tags, "deprel": relations, "udeprel": list(map(universal, relations))}
+        tags = {**sentence.tags, "deprel": relations, "udeprel": [relation.partition(":")[0] for relation in relations]}
         kept = (_HEAD, _DEPREL, _UPOS, _XPOS, _FEATS)
         form = "\n".join("\t".join(row[column] for column in kept) for row in rows)
         yield replace(sentence, tags=tags, parents=parents, form=form)
@@ -63,7 +62,7 @@ def fault_of(parents: Sequence[int], relations: Sequence[str]) -> tuple[int, str
     for word, (parent, relation) in enumerate(zip(parents, relations, strict=True)):
         if (parent == UNKNOWN) != (relation == MISSING):
             return word, "HEAD without DEPREL, or DEPREL without HEAD", "give both, or `_` for both"
-        if parent != UNKNOWN and (parent < 0) != (universal(relation) == ROOT):
+        if parent != UNKNOWN and (parent < 0) != (relation.partition(":")[0] == ROOT):
             hint = "the word with HEAD 0, and no other one, has the relation root"
             return word, f"HEAD {parent + 1} with the relation {relation}", hint
         if parent == -1 and root is not None:

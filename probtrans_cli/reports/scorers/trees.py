@@ -1,4 +1,8 @@
-"""Trees of any system against gold trees: UAS and UUAS, in the conventions of ``trees/score.py``."""
+"""Trees of any system against gold trees: the scores of ``statistics/parse_scores.py`` with their intervals, and UAS
+and UUAS in the conventions of ``trees/score.py``.
+
+A column that one of the two files does not have is not scored; FEATS may be empty in the predictions.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,10 @@ from probtrans_cli import console
 from probtrans_cli.data.corpus.store import is_punctuation
 from probtrans_cli.data.files import find
 from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.reports.scorers import side_by_side
+from probtrans_cli.statistics.parse_scores import NEEDED, Row, parse_counts, parse_details, parse_scores
 from probtrans_cli.trees import score as scoring
 
 
@@ -30,6 +36,19 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
         console.log(warning)
     tags = [gold_sentence.tags.get("upos") for _, gold_sentence in pairs]
     punct = [np.array([is_punctuation(tag) for tag in of_words]) for of_words in tags if of_words is not None]
-    scores: dict[str, Any] = dict(scoring.attachment(heads[1], heads[0], punct if len(punct) == len(pairs) else None))
-    scores["conventions"] = {name: text for name, text in scoring.CONVENTIONS.items() if name in scores}
-    return {"trees": scores}
+    trees: dict[str, Any] = dict(scoring.attachment(heads[1], heads[0], punct if len(punct) == len(pairs) else None))
+    trees["conventions"] = {name: text for name, text in scoring.CONVENTIONS.items() if name in trees}
+    rows = [(_rows(gold_sentence), _rows(sentence)) for sentence, gold_sentence in pairs]
+    annotated = [
+        {name for sentence in side for row in sentence for name, value in row._asdict().items() if value != "_"}
+        for side in zip(*rows, strict=True)
+    ]
+    names = [name for name, columns in NEEDED.items() if columns <= annotated[0] & {*annotated[1], "feats"}]
+    counts = parse_counts(rows)
+    return {**parse_scores(counts, names), **parse_details(counts, names), "trees": trees}
+
+
+def _rows(sentence: Sentence) -> list[Row]:
+    missing = ["_"] * len(sentence.words)
+    tags = [sentence.tags.get(name, missing) for name in ("upos", "xpos", "feats")]
+    return [Row(*row) for row in zip(sentence.heads or [], sentence.relations or missing, *tags, strict=True)]
