@@ -1,7 +1,7 @@
 """Trees of any system against gold trees: the scores of ``statistics/parse_scores.py`` with their intervals, and UAS
 and UUAS in the conventions of ``trees/score.py``.
 
-A column that one of the two files does not have is not scored; FEATS may be empty in the predictions.
+A column that one of the two files does not have is not scored; FEATS may be empty.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
         {name for sentence in side for row in sentence for name, value in row._asdict().items() if value != "_"}
         for side in zip(*rows, strict=True)
     ]
-    names = [name for name, columns in NEEDED.items() if columns <= annotated[0] & {*annotated[1], "feats"}]
+    names = [name for name, columns in NEEDED.items() if columns <= (annotated[0] & annotated[1]) | {"feats"}]
     counts = parse_counts(rows)
     return {**parse_scores(counts, names), **parse_details(counts, names), "trees": trees}
 
