@@ -29,9 +29,10 @@ from __future__ import annotations
 import argparse
 import gzip
 import io
+import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -143,6 +144,7 @@ VERB_PLACE = 0.4
 PARTICLE_LAST = 0.75
 TENSES = {"present": 4, "past": 2, "modal": 3, "perfect": 2}
 LENGTHS = range(4, 15)
+PAIRS = 20  # minimal pairs of a phenomenon, at most
 
 # --- trees ------------------------------------------------------------------------------------------------------------
 
@@ -378,18 +380,56 @@ def generate(seed: int, train: int, dev: int, test: int) -> dict[str, list[Word]
 
 
 def files(splits: dict[str, list[Word]]) -> dict[str, bytes]:
-    """Contents by file name; train is gzipped, without name and time inside, so that it repeats."""
-    contents: dict[str, bytes] = {}
-    for split in ("train", "dev", "test"):
-        text = "".join(conllu(root, f"toy-{split}-{i}") for i, root in enumerate(splits[split], start=1)).encode()
-        if split == "train":
-            packed = io.BytesIO()
-            with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=packed, mtime=0) as file:
-                file.write(text)
-            contents["train.conllu.gz"] = packed.getvalue()
-        else:
-            contents[f"{split}.conllu"] = text
-    return contents
+    """Contents by file name; train and pairs are gzipped, without name and time inside, so that they repeat."""
+
+    def packed(text: str) -> bytes:
+        content = io.BytesIO()
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=content, mtime=0) as file:
+            file.write(text.encode())
+        return content.getvalue()
+
+    texts = {
+        split: "".join(conllu(root, f"toy-{split}-{i}") for i, root in enumerate(splits[split], start=1))
+        for split in ("train", "dev", "test")
+    }
+    pairs = "".join(json.dumps(pair) + "\n" for pair in minimal_pairs(splits["test"]))
+    return {
+        "train.conllu.gz": packed(texts["train"]),
+        "dev.conllu": texts["dev"].encode(),
+        "test.conllu": texts["test"].encode(),
+        "pairs.jsonl.gz": packed(pairs),
+    }
+
+
+# --- minimal pairs ----------------------------------------------------------------------------------------------------
+
+
+def minimal_pairs(sentences: Sequence[Word]) -> Iterator[dict[str, str]]:
+    """Pairs of a sentence of the grammar and one that a single word keeps out of it, with the keys of BLiMP."""
+    third = {verb.lemma: verb.third for verb in VERB_LIST} | {"have": "has"}
+    numbers = {noun.singular: noun for nouns in NOUNS.values() for noun in nouns if noun.singular != noun.plural}
+    counting = {form for singular, plural in DETERMINERS.values() for form in {*singular.split()} ^ {*plural.split()}}
+    count: Counter[str] = Counter()
+    for root in sentences:
+        words = root.in_order()
+        (subject,) = (word for word in root.left if word.deprel == "nsubj")
+        (object_,) = (word for word in root.right if word.deprel == "obj")
+        changes: dict[str, tuple[Word, str]] = {}
+        finite = next((word for word in root.left if word.deprel == "aux"), root)
+        if finite.xpos in ("VBZ", "VBP") and subject.lemma != "sheep":  # which agrees with both
+            other = finite.lemma if finite.xpos == "VBZ" else third[finite.lemma]
+            changes["agreement across a phrase" if subject.right else "agreement"] = finite, other
+        if object_.left[0].form in counting and (noun := numbers.get(object_.lemma)):
+            changes["determiner and noun"] = object_, noun.singular if object_.xpos == "NNS" else noun.plural
+        (verb,) = (verb for verb in VERB_LIST if verb.lemma == root.lemma)
+        kinds = list(OBJECT_NOUNS)
+        stranger = NOUNS[kinds[kinds.index(verb.object) - 1]][0]
+        changes["selection"] = object_, stranger.plural if object_.xpos == "NNS" else stranger.singular
+        for phenomenon, (word, form) in changes.items():
+            if count[phenomenon] < PAIRS:
+                count[phenomenon] += 1
+                good, bad = (" ".join(text if w is word else w.form for w in words) for text in (word.form, form))
+                yield {"sentence_good": good, "sentence_bad": bad, "linguistics_term": phenomenon}
 
 
 # --- check ------------------------------------------------------------------------------------------------------------

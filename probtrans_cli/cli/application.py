@@ -446,6 +446,16 @@ def evaluate(
             **PATH,
         ),
     ] = None,
+    surprisal: Annotated[
+        Path | None,
+        Option(
+            "--surprisal",
+            metavar="OUT",
+            help="Of a causal language model, write surprisal and entropy in bits and the rank of every word to this "
+            "file: a line a word with tabs, or of OUT.jsonl an object a sentence.",
+            **PATH,
+        ),
+    ] = None,
     coordination: Coordination = None,
     rescore: Rescore = False,
     uncertainty: Annotated[
@@ -711,6 +721,10 @@ def score(
         str | None,
         Option("--comments", metavar="TEXT", help="Of columns: lines that begin with this are comments, such as '# '."),
     ] = None,
+    model: Annotated[
+        str | None,
+        Option("--model", metavar="CKPT", help="With pairs: the causal language model that is scored.", **NAME),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Score a file that any system wrote against gold annotation, by the same rules as eval."""
@@ -718,7 +732,7 @@ def score(
     from probtrans_cli.reports.scores import split_report  # noqa: PLC0415
 
     options = {"column": column, "single_match": single_match or None, "default_confidence": default_confidence}
-    result = score_files(kind, predictions, gold, options | {"compat": compat, "comments": comments})
+    result = score_files(kind, predictions, gold, options | {"compat": compat, "comments": comments, "model": model})
     _show(context, as_json, result, lambda result: split_report(predictions, result["scores"]))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -27,7 +28,7 @@ from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
 from probtrans_cli.data.readers.appearance import look_ahead, misread, watched
 from probtrans_cli.data.readers.lines import LABEL
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import (
     CheckpointError,
     DataError,
@@ -42,15 +43,17 @@ from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.charts import reliability_diagram
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.tasks import TASKS
-from probtrans_cli.tasks.base import Splitter
+from probtrans_cli.tasks.base import Splitter, scored
 from probtrans_cli.trained.base import Reading, store_reading
-from probtrans_cli.trained.evaluation import can_score_trees, choose_reading, tree_scores
+from probtrans_cli.trained.evaluation import Watch, can_score_trees, choose_reading, tree_scores
 from probtrans_cli.trained.evaluation import evaluate as task_scores
 from probtrans_cli.trained.formats.lines import side_by_side
+from probtrans_cli.trained.generation import require_causal
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import splitter_of
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, ensemble_of, predictor_of
+from probtrans_cli.trained.surprisal import Watched
 from probtrans_cli.trained.uncertainty import uncertainty_scores
 
 __all__ = ["EvalRequest", "evaluate", "evaluation_report"]
@@ -90,6 +93,9 @@ class EvalRequest(PredictOptions):
     """Score also which channel finds which gold relation."""
     predictions: Path | None = None
     """A file for gold and predictions, see :func:`probtrans_cli.trained.formats.lines.side_by_side`."""
+    surprisal: Path | None = None
+    """A file for the surprisal of every word, JSON lines if it ends in ``.jsonl``, see
+    :class:`probtrans_cli.trained.surprisal.Watched`."""
     coordination: str | None = None
     """A CKPT of coordinations, at which sentences are split before tuples are extracted."""
     ood: str | None = None
@@ -141,14 +147,20 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     reading = model.read(None if all_channels else request.channel, request.iteration, request.decoder)
     types = Types.of(model) if request.latent_labels else None
     relations: list[str] | None = [] if request.relations else None
-    kept: list[Sentence] | None = None if request.predictions is None else []
-    title, corpus = corpus_of(model, request, types, relations, kept)
+    keeps, kept, characters = request.predictions is not None or request.surprisal is not None, [], 0
+
+    def note(sentence: Sentence) -> None:
+        nonlocal characters
+        characters += len(character_spans(sentence)[0]) + 1  # with the space or the end behind it
+        kept.extend([sentence] if keeps else [])
+
+    title, corpus = corpus_of(model, request, types, relations, note)
     if request.predictions is not None and ranks.first:
         with (
             atomic.faults_of(request.predictions, "--predictions"),
             atomic.replacing(request.predictions, direct=True) as file,
         ):
-            file.writelines(side_by_side(model, kept or [], predictor))
+            file.writelines(side_by_side(model, kept, predictor))
     if request.choose:
         reading = _choose(model, corpus, title, request, stored=ranks.first)
     ood = None if request.ood is None else other_text(model, request.ood)
@@ -156,7 +168,17 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     has_trees = not runs and request.trees != "no" and can_score_trees(model, corpus)
     method = method if splitter is None else f"split by {request.coordination}"
     with _timed(model, title, len(corpus)):
-        scores = _task_scores(model, corpus, title, predictor, reading if has_trees else None, ood, splitter)
+        watched = None if request.surprisal is None else Watched(model.task)
+        scores = _task_scores(model, corpus, title, predictor, reading if has_trees else None, ood, splitter, watched)
+    if watched is not None and request.surprisal is not None:
+        with (
+            atomic.faults_of(request.surprisal, "--surprisal"),
+            atomic.replacing(request.surprisal, direct=True) as file,
+        ):
+            file.writelines(watched.rows(kept, as_json=request.surprisal.suffix == ".jsonl"))
+    if model.recipe.task.is_causal and scores and model.recipe.task.model_dump()["score_first"]:
+        words = sum(scored(model.task, corpus, model.evaluation()))
+        scores["bits_per_character"] = scores["loss"] / math.log(2.0) * words / characters
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
     # Where the text has no labels, its trees are what can be scored.
@@ -227,6 +249,11 @@ def _loaded(
             "further runs": runs, "--dropout-samples": request.dropout_samples, "--weights": request.weights,
         },
     )  # fmt: skip
+    if request.surprisal is not None:
+        require_causal(model)
+        if request.uncertainty or ranks.world > 1:
+            what = "--uncertainty" if request.uncertainty else "several processes"
+            raise UsageError(f"--surprisal: not with {what}", hint="call eval once more")
     if request.masks is not None:
         if model.task.draws is None:
             raise UsageError("--masks is for masked language models", hint="leave it out")
@@ -282,6 +309,7 @@ def _task_scores(
     reading: Reading | None,
     ood: Split | None,
     splitter: Splitter | None,
+    watch: Watch | None,
 ) -> dict[str, Any]:
     # None, said on stderr, where only the trees of a corpus, those of ``reading``, can be scored.
     if splitter is not None:
@@ -294,7 +322,8 @@ def _task_scores(
     try:
         if predictor.doubt:
             return uncertainty_scores(model, predictor, corpus, reading=reading, ood=ood)
-        return dict(task_scores(model.task, predictor, corpus, model.evaluation(), final=True, ranks=model.ranks))
+        how, ranks = model.evaluation(), model.ranks
+        return dict(task_scores(model.task, predictor, corpus, how, final=True, watch=watch, ranks=ranks))
     except NothingToScoreError as error:
         if reading is None:
             raise NothingToScoreError(f"{title}: {error.message}", hint=error.hint) from None
@@ -393,12 +422,12 @@ def corpus_of(
     request: EvalRequest,
     types: Types | None = None,
     relations: list[str] | None = None,
-    kept: list[Sentence] | None = None,
+    note: Callable[[Sentence], None] | None = None,
 ) -> tuple[str, Split]:
     """Return title and content of the corpus to score, encoded with the checkpoint's own vocabulary and labels.
 
     ``types`` notes the sentences' words and tags; ``relations`` gets the relation of every word, which some must have;
-    ``kept`` gets the sentences.
+    ``note`` is called with the sentences.
     """
     files, split = request.files, request.split
     if files and split:
@@ -424,7 +453,7 @@ def corpus_of(
     selected = chosen(lambda _: chain([first], sentences), Select() if files else data.select, tally)
     short = shortened(selected, model.vocabulary, data, tally)
     noted = noting_new_labels(short, model.labels, tally)
-    passing = _noting(types.passing(noted) if types else noted, relations, kept)
+    passing = _noting(types.passing(noted) if types else noted, relations, note)
     table = encode_corpus(data, passing, model.vocabulary, model.labels)
     tally.require_some(data)
     encoded = Split(table)
@@ -444,13 +473,13 @@ def corpus_of(
 
 
 def _noting(
-    sentences: Iterable[Sentence], relations: list[str] | None, kept: list[Sentence] | None
+    sentences: Iterable[Sentence], relations: list[str] | None, note: Callable[[Sentence], None] | None
 ) -> Iterator[Sentence]:
     for sentence in sentences:
         if relations is not None:
             relations.extend(sentence.relations or ["_"] * len(sentence.words))
-        if kept is not None:
-            kept.append(sentence)
+        if note is not None:
+            note(sentence)
         yield sentence
 
 

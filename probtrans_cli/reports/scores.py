@@ -121,6 +121,17 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
     if "cases" in scores:
         rows = [[kind, shown("exact", scores["cases"][kind])] for kind in sorted(scores["cases"])]
         text += render(["kind of example", "exact"], rows)
+    if "phenomena" in scores:
+        rows = [
+            [
+                visible(kind),
+                f"{row['pairs']:,}",
+                shown("accuracy", row["accuracy"]),
+                _range(row.get("accuracy_interval")),
+            ]
+            for kind, row in scores["phenomena"].items()
+        ]
+        text += render(["phenomenon", "pairs", "accuracy", "95 % interval"], rows)
     text += tree_report(scores["trees"]) if "trees" in scores else ""
     if "channels" in scores:
         rows = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from run_of_every_task import SHORT
-from support import Invoke, Stdin, workplace
+from support import TOY, Invoke, Stdin, workplace
 
 import probtrans_cli
 from probtrans_cli.errors import UsageError
@@ -54,6 +55,72 @@ def test_surprisals_add_up_to_the_perplexity(run: str, invoke: Invoke) -> None:
     deviations = sum((sum(text) - scores["loss"] * len(text)) ** 2 for text in of_texts)
     error = scores["perplexity"] * math.sqrt(deviations) / len(bits)
     assert scores["perplexity_se"] == pytest.approx(error, rel=1e-4)
+
+
+def test_a_table_of_surprisals_adds_up_to_the_perplexity(run: str, invoke: Invoke) -> None:
+    arguments = ("eval", run, "test.conllu", "--json", "--surprisal")
+    scores = invoke(*arguments, "words.tsv").json["scores"]["test.conllu"]
+    rows = [line.split("\t") for line in Path("words.tsv").read_text("utf-8").splitlines()]
+    assert rows[0] == ["sentence", "word", "begin", "end", "form", "surprisal", "entropy", "rank"]
+    words = sentences("test.conllu")
+    assert [row[4] for row in rows[1:]] == [word for sentence in words for word in sentence]
+    bits = [float(row[5]) for row in rows[1:]]
+    assert 2 ** (sum(bits) / len(bits)) == pytest.approx(scores["perplexity"], rel=1e-6)
+    characters = sum(len(" ".join(sentence)) + 1 for sentence in words)
+    assert scores["bits_per_character"] == pytest.approx(sum(bits) / characters, rel=1e-6)
+    assert invoke(*arguments, "words.jsonl").code == 0
+    records = [json.loads(line) for line in Path("words.jsonl").read_text("utf-8").splitlines()]
+    assert [value for record in records for value in record["surprisal"]] == bits
+    for row in rows[1:]:
+        record, number = records[int(row[0]) - 1], int(row[1]) - 1
+        begin, end = record["characters"][number]
+        assert record["text"][begin:end] == record["words"][number] == row[4]
+        assert [str(begin), str(end), str(record["rank"][number])] == [row[2], row[3], row[7]]
+    refused = invoke(*arguments, "words.tsv", "--uncertainty")
+    assert (refused.code, "--surprisal: not with --uncertainty" in refused.err) == (2, True)
+
+
+def test_minimal_pairs_are_scored_by_the_bits_of_both(run: str, invoke: Invoke) -> None:
+    file = "embedded:toy/pairs.jsonl"
+    scores = invoke("score", "pairs", file, "--model", run, "--json").json["scores"]
+    pairs = [json.loads(line) for line in gzip.decompress((TOY / "pairs.jsonl.gz").read_bytes()).splitlines()]
+    model = probtrans_cli.load(run)
+    right: dict[str, list[bool]] = {}
+    for pair in pairs:
+        keys = ("good", "bad")
+        sums = (sum(bits for _, bits in next(model.surprisal([pair[f"sentence_{key}"]]))) for key in keys)
+        pair |= dict(zip([f"surprisal_{key}" for key in keys], sums, strict=True))
+        is_right = pair["surprisal_good"] < pair["surprisal_bad"] - 1e-4
+        right.setdefault(pair["linguistics_term"], []).append(is_right)
+    assert scores["accuracy"] == sum(map(sum, right.values())) / scores["pairs"]
+    assert {name: row["accuracy"] for name, row in scores["phenomena"].items()} == {
+        name: sum(values) / len(values) for name, values in right.items()
+    }
+    Path("pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs), "utf-8")
+    assert invoke("score", "pairs", "pairs.jsonl", "--json").json["scores"] == scores
+    low, high = scores["accuracy_interval"]
+    assert 0 <= low < scores["accuracy"] < high <= 1
+    assert "determiner and noun" in invoke("score", "pairs", "pairs.jsonl").out
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "message"),
+    [
+        ('{"sentence_good": "a", "sentence_bad": ""}', (), "pairs.jsonl:1: sentence_bad is no text"),
+        ('{"sentence_good": "a", "sentence_bad": "b"}', (), "pairs.jsonl:1: has no surprisal_good"),
+        ('{"sentence_good": "a"', (), "pairs.jsonl:1"),
+        ("", (), "there is no pair"),
+        ("{}", ("--gold", "pairs.jsonl"), "--gold"),
+    ],
+)
+def test_what_is_no_minimal_pair(
+    line: str, options: tuple[str, ...], message: str, folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("pairs.jsonl").write_text(line + "\n", "utf-8")
+    refused = invoke("score", "pairs", "pairs.jsonl", *options)
+    assert refused.code in (2, 3)
+    assert message in refused.err
 
 
 def test_next_words_are_a_distribution_and_give_the_surprisals(run: str) -> None:

@@ -65,6 +65,12 @@ _ROWS = (
         ("compat",),
         "probtrans_cli.openie.scorers:score_coordinations",
     ),
+    Scorer(
+        "pairs",
+        "minimal pairs as JSON lines of BLiMP, with the surprisal of both sentences or by --model",
+        ("model",),
+        "probtrans_cli.trained.surprisal:score_pairs",
+    ),
 )
 SCORERS: Mapping[str, Scorer] = {row.name: row for row in _ROWS}
 
