@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -131,9 +131,6 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
 def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], RequirementNotMetError | None]:
     # Of several processes the first writes, and has the error.
     all_channels = request.channel == "all"
-    if request.top is not None and not request.latent_labels:
-        hint = f"write --labels --top {request.top}, or leave it out"
-        raise UsageError("--top says how much --labels shows", hint=hint)
     requirements = [_requirement(text) for text in request.require]
     runs, files = runs_and_files(request.files)
     # A text that is told from the corpus is told by the uncertainty.
@@ -141,26 +138,13 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     if request.choose and all_channels:
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
     model, predictor, method, splitter = _loaded(request, runs, ranks)
-    if request.uncertainty and model.task.answers.trees:
-        hint = "leave it out; parse --uncertainty and --prob tell those of each word"
-        raise UsageError("--uncertainty: the probabilities of a parser are not scored yet", hint=hint)
     reading = model.read(None if all_channels else request.channel, request.iteration, request.decoder)
     types = Types.of(model) if request.latent_labels else None
     relations: list[str] | None = [] if request.relations else None
-    keeps, kept, characters = request.predictions is not None or request.surprisal is not None, [], 0
-
-    def note(sentence: Sentence) -> None:
-        nonlocal characters
-        characters += len(character_spans(sentence)[0]) + 1  # with the space or the end behind it
-        kept.extend([sentence] if keeps else [])
-
-    title, corpus = corpus_of(model, request, types, relations, note)
+    noted = _Noted(keeps=request.predictions is not None or request.surprisal is not None)
+    title, corpus = corpus_of(model, request, types, relations, noted.add)
     if request.predictions is not None and ranks.first:
-        with (
-            atomic.faults_of(request.predictions, "--predictions"),
-            atomic.replacing(request.predictions, direct=True) as file,
-        ):
-            file.writelines(side_by_side(model, kept, predictor))
+        _write(request.predictions, "--predictions", side_by_side(model, noted.sentences, predictor))
     if request.choose:
         reading = _choose(model, corpus, title, request, stored=ranks.first)
     ood = None if request.ood is None else other_text(model, request.ood)
@@ -171,14 +155,9 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
         watched = None if request.surprisal is None else Watched(model.task)
         scores = _task_scores(model, corpus, title, predictor, reading if has_trees else None, ood, splitter, watched)
     if watched is not None and request.surprisal is not None:
-        with (
-            atomic.faults_of(request.surprisal, "--surprisal"),
-            atomic.replacing(request.surprisal, direct=True) as file,
-        ):
-            file.writelines(watched.rows(kept, as_json=request.surprisal.suffix == ".jsonl"))
-    if model.recipe.task.is_causal and scores and model.recipe.task.model_dump()["score_first"]:
-        words = sum(scored(model.task, corpus, model.evaluation()))
-        scores["bits_per_character"] = scores["loss"] / math.log(2.0) * words / characters
+        is_json = request.surprisal.suffix == ".jsonl"
+        _write(request.surprisal, "--surprisal", watched.rows(noted.sentences, as_json=is_json))
+    scores |= _per_character(model, corpus, scores.get("loss"), noted.characters)
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
     # Where the text has no labels, its trees are what can be scored.
@@ -206,6 +185,35 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
         result |= describe(model, corpus, types, request.top)
     unmet = _unmet(request.require, requirements, scores)
     return result, unmet if ranks.first else None
+
+
+@dataclass
+class _Noted:
+    """What is noted of the sentences of a corpus, which itself has no spelling."""
+
+    keeps: bool
+    sentences: list[Sentence] = field(default_factory=list)
+    characters: int = 0
+    """With one more for the space or the line end behind each sentence."""
+
+    def add(self, sentence: Sentence) -> None:
+        self.characters += len(character_spans(sentence)[0]) + 1
+        if self.keeps:
+            self.sentences.append(sentence)
+
+
+def _write(path: Path, option: str, lines: Iterable[str]) -> None:
+    with atomic.faults_of(path, option), atomic.replacing(path, direct=True) as file:
+        file.writelines(lines)
+
+
+def _per_character(model: Model, corpus: Split, loss: float | None, characters: int) -> dict[str, float]:
+    # Of a causal language model that scores all words.
+    task: Any = model.recipe.task
+    if loss is None or not (task.is_causal and task.score_first):
+        return {}
+    words = sum(scored(model.task, corpus, model.evaluation()))
+    return {"bits_per_character": loss / math.log(2.0) * words / characters}
 
 
 # --- the predictor ----------------------------------------------------------------------------------------------------
@@ -237,7 +245,13 @@ def runs_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _loaded(
     request: EvalRequest, runs: Sequence[str], ranks: Ranks
 ) -> tuple[Model, Predictor, str | None, Splitter | None]:
+    if request.top is not None and not request.latent_labels:
+        hint = f"write --labels --top {request.top}, or leave it out"
+        raise UsageError("--top says how much --labels shows", hint=hint)
     model = Model.load(request.checkpoint, threads=request.threads, local=ranks.local)
+    if request.uncertainty and model.task.answers.trees:
+        hint = "leave it out; parse --uncertainty and --prob tell those of each word"
+        raise UsageError("--uncertainty: the probabilities of a parser are not scored yet", hint=hint)
     predictor, method = _predictor_of(model, request, runs)
     ranks.start(model.recipe.runtime)
     if not predictor.several:  # members may be drawn, always in the same order
