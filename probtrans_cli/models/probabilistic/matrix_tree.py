@@ -32,10 +32,11 @@ as right as they are; it is also the backward pass, as the Hessian of log Z is s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 RANGE = 600.0
@@ -71,6 +72,61 @@ def log_partition(scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "*b n"]) -
     Arguments as in :func:`tree_marginals`, which is its gradient. 0 for a sentence without words.
     """
     return _tree(scores, mask)[0].to(scores.dtype).view(scores.shape[:-2])
+
+
+def sample_trees(
+    scores: Float[Tensor, "n m"], count: int, random: np.random.Generator
+) -> Int64[np.ndarray, "{count} n"]:
+    """Draw trees with exactly one word under the root, each with the probability ``p(H)``; heads: 0 = root, j + 1.
+
+    Words come back in the order in which :func:`tree_marginals` eliminates them, backwards. The tree of the words that
+    are there, 0..k-1, is one of the weights without the others, so it begins as the only tree of word 0. Word k comes
+    back in two steps:
+
+    - An arc i -> j has the weight ``w_ij + w_ik p_kj``. In proportion to these two it stays, or was inherited from k:
+      then k is the head of i.
+    - Without dependents, k draws its head from ``p_k``. With some, its head is that of one of the arcs that they had:
+      the last one that was inherited on the way from the first of them to the root. (A walk from there comes through k
+      with each of these arcs; without its circles it leaves k by the last one.)
+
+    Such a tree has the probability ``p`` among the trees of 0..k: in groups of the dependents' subtrees, the sum over
+    the heads that they may have inherited is the weighted Cayley formula, which is 1 for every head of k. No step
+    depends on how long a walk takes, as Wilson's algorithm does (1996), for ever where two words choose each other.
+    Time O(n^3), and O(n^2) for each tree.
+
+    Args:
+        scores: of head ``j`` for word ``i``, column ``n`` the root, as of :func:`tree_marginals`.
+        count: the number of trees.
+        random: where random numbers come from, a function of the number of words and ``count`` alone.
+    """
+    n = len(scores)
+    mask = torch.ones(1, n, dtype=torch.bool, device=scores.device)
+    left = _leave(*_weights(scores.to(torch.float64)[None], mask), mask)
+    weights, rows = left.weights[0].cpu().numpy(), np.arange(count)
+    head = np.full((count, n), -1)  # -1: the root
+    weight = np.zeros((count, n))  # of the arcs to these heads, among the words that are there
+    for k in range(1, n):
+        total, share_of_root = float(left.sums[n - 1 - k]), left.passed[n - 1 - k][0].cpu().numpy()
+        column, row = weights[:k, k], weights[k, :k]
+        before = head[:, :k]
+        inherited = column * np.append(row / total, 0.0)[before]
+        chance, chosen = random.random((count, k)), random.random(count)
+        through = np.where(before < 0, chance < share_of_root, chance * weight[:, :k] < inherited)
+        weight[:, :k] = np.where(through, column, np.maximum(weight[:, :k] - inherited, 0.0))
+        sums = row.cumsum()
+        of_k = np.minimum(np.searchsorted(sums, chosen * sums[-1], side="right"), k - 1)
+        word = through.argmax(1)
+        number = through.sum(1)
+        of_k = np.where(number > 0, before[rows, word], of_k)
+        several = np.flatnonzero(number > 1)
+        word = word[several]
+        while several.size:
+            of_k[several] = np.where(through[several, word], before[several, word], of_k[several])
+            word = before[several, word]
+            several, word = several[word >= 0], word[word >= 0]
+        before[through] = k
+        head[:, k], weight[:, k] = of_k, np.append(row, 0.0)[of_k]
+    return head + 1
 
 
 def _tree(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -151,12 +207,45 @@ def _weights(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return weights, torch.where(mask, scores[..., -1].clamp(min=FORBIDDEN) - shift, 0.0), shift
 
 
+class _Elimination(NamedTuple):
+    """What is left when all words but the first have left, by the word that left, from the last one."""
+
+    log_z: Tensor
+    weights: Tensor
+    """[B, n, n]: the row and the column of a word are those with which it left."""
+    sums: list[Tensor]
+    """s_k, [B]"""
+    kept: list[Tensor]
+    """[B, k]: the share of each r_i that is its own."""
+    passed: list[Tensor]
+    """[B, k]: the share that it inherited from the word."""
+
+
 def _eliminate(factors: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Log Z [B] and marginals [B, n, n+1] from weights (real, or complex for a derivative; 0 for padding)."""
-    n = root.shape[-1]
+    n, last = root.shape[-1], _last(mask)
+    log_z, weights, sums, kept, passed = _leave(factors, root, shift, mask)
+    # Now the same way back. `adjoint` is d log Z / d w, `under_root` the share of the trees that go through r_i.
+    adjoint = torch.zeros_like(weights)
+    under_root = torch.zeros_like(root)
+    for k in range(n):
+        total, flow = sums.pop(), under_root[:, :k] * passed.pop()
+        under_root[:, :k] *= kept.pop()
+        under_root[:, k] = flow.sum(-1) + last[:, k]
+        column, row = weights[:, :k, k], weights[:, k, :k] / total[:, None]
+        before = adjoint[:, :k, :k]
+        d_row = (column[:, None, :] @ before)[:, 0]
+        adjoint[:, :k, k] = (before @ row[:, :, None])[..., 0] + flow / torch.where(column == 0, 1.0, column)
+        d_total = 1.0 - (d_row * row).sum(-1) - flow.sum(-1)
+        adjoint[:, k, :k] = (d_row + d_total[:, None]) / total[:, None]
+        adjoint[:, : k + 1, : k + 1].diagonal(dim1=-2, dim2=-1).zero_()
+    marginals = torch.cat([factors * adjoint, under_root[..., None]], -1)
+    return log_z.real, marginals
+
+
+def _leave(factors: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> _Elimination:
+    n, last = root.shape[-1], _last(mask)
     weights, root = factors.clone(), root.clone()
-    # The first word of a sentence stays to the end: whatever is before it is padding.
-    last = mask & (mask.cumsum(-1) == 1)
     log_z = shift.sum(-1).to(root.dtype)
     sums: list[Tensor] = []
     kept: list[Tensor] = []
@@ -176,23 +265,12 @@ def _eliminate(factors: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> tu
         passed.append(torch.where(column == 0, 0.0, (through - sum_of_both).exp()))
         root[:, :k] = sum_of_both
         sums.append(total)
+    return _Elimination(log_z, weights, sums, kept, passed)
 
-    # Now the same way back. `adjoint` is d log Z / d w, `under_root` the share of the trees that go through r_i.
-    adjoint = torch.zeros_like(weights)
-    under_root = torch.zeros_like(root)
-    for k in range(n):
-        total, flow = sums.pop(), under_root[:, :k] * passed.pop()
-        under_root[:, :k] *= kept.pop()
-        under_root[:, k] = flow.sum(-1) + last[:, k]
-        column, row = weights[:, :k, k], weights[:, k, :k] / total[:, None]
-        before = adjoint[:, :k, :k]
-        d_row = (column[:, None, :] @ before)[:, 0]
-        adjoint[:, :k, k] = (before @ row[:, :, None])[..., 0] + flow / torch.where(column == 0, 1.0, column)
-        d_total = 1.0 - (d_row * row).sum(-1) - flow.sum(-1)
-        adjoint[:, k, :k] = (d_row + d_total[:, None]) / total[:, None]
-        adjoint[:, : k + 1, : k + 1].diagonal(dim1=-2, dim2=-1).zero_()
-    marginals = torch.cat([factors * adjoint, under_root[..., None]], -1)
-    return log_z.real, marginals
+
+def _last(mask: Tensor) -> Tensor:
+    """Where the first word of a sentence is, which stays to the end: whatever is before it is padding."""
+    return mask & (mask.cumsum(-1) == 1)
 
 
 def _log_add(left: Tensor, right: Tensor) -> Tensor:

@@ -1,0 +1,118 @@
+"""The best trees of a sentence, by whichever decoder: a search of Lawler (1972) around :func:`decode`.
+
+The trees but for the best one, ``h``, fall into n regions: that of word i has the trees in which the words before i have
+their heads of ``h``, and i has another one. Of each region, the decoder finds the best tree as it finds that of all: arcs
+that the region has not are forbidden. The best of these trees is the next one, and divides its region in the same way.
+
+A region is only decoded where its bound is above what else there is. The bound gives each word its best head, exactly
+one of them the root, without regard to circles.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from probtrans_cli.trees.decode import CELLS_OF_A_PORTION, Method, decode
+
+
+class _Region(NamedTuple):
+    """Trees in which the first words have these ``heads``, and the next one has none of those that are ``banned``.
+
+    ``tree``: the best of them, None where the score is a bound.
+    """
+
+    cost: float
+    """Minus the score of the best tree, or minus its bound."""
+    number: int
+    heads: np.ndarray
+    banned: tuple[int, ...]
+    tree: np.ndarray | None
+
+
+def best_trees(scores: Float[np.ndarray, "n n+1"], count: int, method: Method) -> Int64[np.ndarray, "k n"]:
+    """Return the ``count`` trees with the largest sums of scores, the best first, or as many as there are.
+
+    The first is that of :func:`decode`. Trees with equal sums come in an order that depends on the scores alone. An arc
+    with the score -inf is in no tree but the first.
+
+    Args:
+        scores: of every head (the words, then the root) for every word.
+        count: how many trees.
+        method: ``mst``, or ``eisner``: the best among trees without crossing arcs; both with one root.
+    """
+    n = len(scores)
+    table = np.concatenate([scores[:, n:], scores[:, :n]], axis=1)  # as heads are numbered
+    table[np.arange(n), np.arange(n) + 1] = -np.inf
+    first = _decoded(table, [np.zeros(0, dtype=np.int64)], [()], method)[0]
+    queue = [_Region(-_score(table, first), 0, first[:0], (), first)]
+    result: list[np.ndarray] = []
+    number, at_once = 1, max(1, CELLS_OF_A_PORTION // n**2)
+    while queue and len(result) < count:
+        region = heappop(queue)
+        if region.tree is None:
+            regions = [region]
+            while queue and queue[0].tree is None and len(regions) < at_once:
+                regions.append(heappop(queue))
+            trees = _decoded(table, [of.heads for of in regions], [of.banned for of in regions], method)
+            for of, tree in zip(regions, trees, strict=True):
+                score = _score(table, tree)
+                begins = np.array_equal(tree[: len(of.heads)], of.heads) and tree[len(of.heads)] not in of.banned
+                if begins and score > -np.inf:  # else there is no such tree
+                    heappush(queue, of._replace(cost=-score, tree=tree))
+            continue
+        result.append(region.tree)
+        if len(result) == count:
+            break
+        for word, bound in enumerate(_bounds(table, region), start=len(region.heads)):
+            banned = (*(region.banned if word == len(region.heads) else ()), int(region.tree[word]))
+            if bound > -np.inf:
+                heappush(queue, _Region(-bound, number, region.tree[:word], banned, None))
+                number += 1
+    return np.array(result, dtype=np.int64).reshape(-1, n)
+
+
+def _score(table: np.ndarray, heads: np.ndarray) -> float:
+    return float(table[np.arange(len(heads)), heads].sum())
+
+
+def _decoded(
+    table: np.ndarray, heads: list[np.ndarray], banned: list[tuple[int, ...]], method: Method
+) -> list[np.ndarray]:
+    # The best tree of each region
+    n = len(table)
+    tables = np.repeat(table[None], len(heads), axis=0)
+    for row, fixed, out in zip(tables, heads, banned, strict=True):
+        kept = table[np.arange(len(fixed)), fixed]
+        row[: len(fixed)] = -np.inf
+        row[np.arange(len(fixed)), fixed] = kept
+        row[len(fixed) : len(fixed) + 1, list(out)] = -np.inf
+    return list(decode(np.roll(tables, -1, axis=2), np.ones((len(heads), n), dtype=bool), method))
+
+
+def _bounds(table: np.ndarray, region: _Region) -> np.ndarray:
+    """Return a bound of each region into which a region falls without its best tree, by its word."""
+    tree, begin, n = region.tree, len(region.heads), len(table)
+    assert tree is not None, "it has been decoded"
+    root, word = table[:, 0], table[:, 1:].max(axis=1, initial=-np.inf)
+    fixed = table[np.arange(n), tree]
+    is_root = tree == 0
+    bounds = np.empty(n - begin)
+    for i in range(begin, n):
+        out = [int(tree[i]), *(region.banned if i == begin else ())]
+        own = table[i].copy()
+        own[out] = -np.inf
+        before, words = fixed[:i].sum(), own[1:].max(initial=-np.inf)
+        later = word[i + 1 :].sum()
+        if is_root[:i].any():
+            bounds[i - begin] = before + words + later
+            continue
+        of_root = own[0] + later
+        if i + 1 < n and words > -np.inf:
+            gains = root[i + 1 :] - word[i + 1 :]
+            of_root = max(of_root, words + later + gains.max())
+        bounds[i - begin] = before + of_root
+    return bounds
