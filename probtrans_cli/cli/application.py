@@ -45,7 +45,8 @@ def _recipes(beginning: str) -> Iterator[str]:
 # --- help -------------------------------------------------------------------------------------------------------------
 
 PANELS = {
-    "Trees": "--trees --channel --iteration --decode --gold --labels --top --baselines --choose --relations",
+    "Trees": "--trees --channel --iteration --decode --gold --samples --best --marginals "
+    "--labels --top --baselines --choose --relations",
     "Uncertainty": "--uncertainty --ood --abstain --dropout-samples --weights",
     "Tuples": "--coordination --rescore",
     "Bulk": "--output-dir --workers --shard --merge --block-size",
@@ -522,6 +523,30 @@ def parse(
         bool, Option("--prob", help="Show the probability of every arc, tag, entity and label.")
     ] = False,
     gold: Annotated[bool, Option("--gold", help="Also show the trees that the input has; not with conllu.")] = False,
+    samples: Annotated[
+        int | None,
+        Option(
+            "--samples",
+            min=1,
+            metavar="N",
+            help="Draw N trees of each sentence, with one root: of heads that form trees from the model's own "
+            "distribution, else in proportion to the product of the probabilities of their arcs.",
+        ),
+    ] = None,
+    best: Annotated[
+        int | None,
+        Option(
+            "--best",
+            min=1,
+            metavar="N",
+            help="The N most probable trees of each sentence by the same distribution, with their log-probabilities; "
+            "with eisner those without crossing arcs.",
+        ),
+    ] = None,
+    seed: Annotated[int, Option("--seed", min=0, metavar="S", help="Seed of --samples.")] = 0,
+    marginals: Annotated[
+        bool, Option("--marginals", help="The probability of every head of every word, the root first (jsonl).")
+    ] = False,
     labels: Annotated[
         bool, Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
     ] = False,

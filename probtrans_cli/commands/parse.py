@@ -194,7 +194,8 @@ class Parsing:
         if self.form.every_channel:
             gold = self.request.gold
             return chain.from_iterable(self.parser.every_tree(some, gold=gold, strict=True) for some in portions)
-        return chain.from_iterable(map(self.parser.analyses, portions))
+        analyses = chain.from_iterable(map(self.parser.analyses, portions))
+        return analyses if self.form.lists else chain.from_iterable(each.one_by_one() for each in analyses)
 
     def written(self, portions: Iterable[Sequence[Sentence]]) -> Iterator[str]:
         return self.form.writer()(self.results(portions), self.display)
@@ -225,8 +226,10 @@ def parse(request: ParseRequest) -> None:
             with suppress(ProbtransError):  # of which loading the model will tell
                 split = not load_stored(locate(request.checkpoint) / RECIPE).task.answers_lines
         only = list(islice((sentence for sentence in sentences_of_files(None, split=bool(split)) if sentence.words), 2))
-        if len(only) != 1 or (request.channel == "all" and request.trees):
-            several = "several channels are asked for" if len(only) == 1 else "the input has several"
+        several_trees = max(request.samples or 0, request.best or 0) > 1
+        if len(only) != 1 or (request.channel == "all" and request.trees) or several_trees:
+            asked = "several trees are asked for" if several_trees else "several channels are asked for"
+            several = asked if len(only) == 1 else "the input has several"
             message = f"-f {form.name} is a picture of one sentence; {several if only else 'the input has none'}"
             hint = "write a file for each into a folder: --output-dir FOLDER" if only else "give a sentence"
             raise UsageError(message, hint=hint)
@@ -260,13 +263,28 @@ def _refuse_what_it_cannot_show(request: ParseRequest) -> None:
         "latent labels": request.latent_labels is not None,
         "no trees": not request.trees,
         "probabilities": request.probability,
+        "several trees": request.samples is not None or request.best is not None,
+        "marginals": request.marginals,
     }
     for option, refusal in form.refuses.items():
         if wanted[option]:
             raise UsageError(refusal.message, hint=refusal.hint)
+    _refuse_several_trees(request)
     if (form.shows or not request.trees) and (request.channel or request.iteration or request.decoder):
         remedy = "leave them out" if form.shows else "leave out --trees no"
         raise UsageError("--channel, --iteration and --decode are about trees", hint=remedy)
+
+
+def _refuse_several_trees(request: ParseRequest) -> None:
+    wanted = {"--samples": request.samples, "--best": request.best, "--marginals": request.marginals}
+    options = [name for name, value in wanted.items() if value]
+    if options and not request.trees:
+        raise UsageError(f"{options[0]} is about trees", hint="leave out --trees no")
+    if request.samples is not None and request.best is not None and not FORMATS[request.format].lists:
+        message = f"--samples and --best: -f {request.format} writes one tree after the other"
+        raise UsageError(message, hint="give one of them, or use -f jsonl")
+    if request.best is not None and request.decoder == "argmax":
+        raise UsageError("--best does not go with --decode argmax, whose heads are no trees", hint="use mst or eisner")
 
 
 def safe(piece: str, *, coloured: bool) -> str:

@@ -93,7 +93,8 @@ class Wants:
     them, a computer waits for its GPU. ``places [b, k]``: instead, for graphs, whose shapes must not depend on values:
     output scores of these positions of each sentence, or of `all`, as they stand: ``[b, k, o]``. ``sentence``: output
     scores of every sentence. ``states``: the representations of all tokens, and of the sentence where there is one.
-    ``arcs``: head marginals after these iterations, counted from 1, ascending. ``fed_back [b, r, w]``: of an output
+    ``arcs``: head marginals after these iterations, counted from 1, ascending. ``tree_scores``: the same iterations,
+    where the scores are wanted whose trees have these marginals. ``fed_back [b, r, w]``: of an output
     layer that fills row after row: labels that are told to the next row instead of those that it predicts; -1 =
     predicted ones. ``ends``: such a layer may leave out rows once all sentences ended. ``parts``: of an output layer
     with parts, those that are asked; None = all. ``moments``: of everything mean
@@ -109,6 +110,7 @@ class Wants:
     sentence: bool = False
     states: bool = False
     arcs: Collection[int] = ()
+    tree_scores: Collection[int] = ()
     fed_back: Int[Tensor, "b r w"] | None = None
     ends: bool = False
     parts: Collection[str] | None = None
@@ -130,6 +132,7 @@ class Outputs:
     ``variance``: of the states, and ``variances``: of ``scores``, by the same names, if moments were wanted.
     ``doubt``: of a predictor that was asked for it, by the names of the scores; a network leaves it empty.
     ``member_arcs``: of a predictor that was asked for them, ``arcs`` of each member.
+    ``tree_scores``: of heads that form a tree, in the form of ``arcs``; None where they do not.
     """
 
     scores: Mapping[str, Tensor] = field(default_factory=dict)
@@ -140,6 +143,7 @@ class Outputs:
     variances: Mapping[str, Tensor] = field(default_factory=dict)
     doubt: Mapping[str, Predictive] = field(default_factory=dict)
     member_arcs: Float[Tensor, "s b t c n m"] | None = None
+    tree_scores: Float[Tensor, "b t c n m"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,3 +310,9 @@ class Encoder(nn.Module, ABC):
         encoded: Encoded = self(words, arcs=iterations)
         assert encoded.arcs is not None, "asked for"
         return encoded.arcs
+
+    def tree_scores(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"] | None:
+        """Return the scores of trees, of whose distributions the arcs after ``iterations`` are the marginals; None
+        where they are no such marginals."""
+        del words, iterations
+        return None

@@ -141,6 +141,9 @@ class Network(nn.Module):
         with exactly or nullcontext():
             unary = self.potentials(inputs.ids, inputs.features)
             words = self._words(inputs, unary, wants.moments, wants.readout)
+            if wants.tree_scores:
+                trees = None if self.start is not None else self.encoder.tree_scores(words, wants.tree_scores)
+                return Outputs(tree_scores=trees)
             if wants.arcs and not (wants.scores or wants.states or wants.moments):
                 return Outputs(arcs=self._arcs_of_words(self.encoder.arcs_alone(words, wants.arcs)))
             if wants.scores and self.output.steps is not None:

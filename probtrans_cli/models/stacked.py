@@ -85,6 +85,11 @@ class StackedEncoder(Encoder):
         arcs = self.upper.arcs_alone(scores, iterations)
         return arcs if tokens is None else tokens.arcs_of_tokens(arcs)
 
+    def tree_scores(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"] | None:
+        tokens, scores = self._scores(words)
+        of_words = self.upper.tree_scores(scores, iterations)
+        return of_words if tokens is None or of_words is None else tokens.arcs_of_tokens(of_words)
+
     def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
         tokens, scores = self._scores(words)
         return Reading(words.mask, steps, (tokens, self.upper.begin(scores, steps, arcs)))

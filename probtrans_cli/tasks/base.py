@@ -30,6 +30,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, OutputLayer
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.batch import Batch, collate
+from probtrans_cli.trees.best import Trees
 from probtrans_cli.trees.drawing.drawing import Arc, Span
 
 Prediction = Mapping[str, Any]
@@ -274,6 +275,11 @@ class Task(ABC):
         whether it is one of them."""
         del least
         return prediction, []
+
+    def trees(self, outputs: Outputs, batch: Batch) -> Trees | None:
+        """Return the distributions over trees, of a task that predicts trees."""
+        del outputs, batch
+        return None
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return where a prediction stands in formats other than JSON; ``probability``: with the probabilities of

@@ -29,6 +29,7 @@ from probtrans_cli.tasks.base import Answers, Counts, Places, Prediction, Task, 
 from probtrans_cli.tasks.batch import PADDING, Batch
 from probtrans_cli.tasks.parts import Part, Parts
 from probtrans_cli.tasks.tagging import WordTagging
+from probtrans_cli.trees.best import Trees
 from probtrans_cli.trees.decode import Method, decode, levelled
 from probtrans_cli.trees.drawing.drawing import Arc
 
@@ -136,9 +137,7 @@ class Arcs(Task):
         """``heads`` (0 = the root) and ``relations`` of the words; each with its probability, that of a relation given
         its head."""
         del top
-        scores = self._scores(outputs.scores["arcs"], batch)[:, :, : len(self.relations)]
-        chances = head_probabilities(scores, batch.words, tree=self.tree)
-        logs = scores.logsumexp(2) if self.tree else chances.clamp_min(torch.finfo(chances.dtype).tiny).log()
+        scores, chances, logs = self._of_heads(outputs, batch)
         best = decode(levelled(logs.double().cpu().numpy()), batch.words.cpu().numpy(), self.decoder)
         heads = torch.from_numpy(best).to(scores.device)
         column = torch.where(heads > 0, heads - 1, heads.shape[1])[..., None]
@@ -152,6 +151,19 @@ class Arcs(Task):
         }
         of_sentences = zip(*(by_sentence(values, batch) for values in columns.values()), strict=True)
         return [{name: list(values) for name, values in zip(columns, row, strict=True)} for row in of_sentences]
+
+    def _of_heads(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores of every relation and head, the probability of every head, and the scores that trees are made of."""
+        scores = self._scores(outputs.scores["arcs"], batch)[:, :, : len(self.relations)]
+        chances = head_probabilities(scores, batch.words, tree=self.tree)
+        logs = scores.logsumexp(2) if self.tree else chances.clamp_min(torch.finfo(chances.dtype).tiny).log()
+        return scores, chances, logs
+
+    def trees(self, outputs: Outputs, batch: Batch) -> Trees:
+        scores, chances, logs = self._of_heads(outputs, batch)
+        relations = scores.double().log_softmax(2).cpu().numpy()
+        arrays = (values.double().cpu().numpy() for values in (logs, chances))
+        return Trees(*arrays, self.decoder, relations, self.relations)
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """HEAD and DEPREL; `RelProb` in MISC; the arcs of a picture."""

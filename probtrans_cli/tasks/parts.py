@@ -30,6 +30,7 @@ from probtrans_cli.models.outputs import SeveralOutputs
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Prediction, Questions, Task, Term
 from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.trees.best import Trees
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,11 @@ class Parts(Task):
                 {**joined, **part.renamed(prediction)} for joined, prediction in zip(predictions, of_part, strict=True)
             ]
         return predictions
+
+    def trees(self, outputs: Outputs, batch: Batch) -> Trees | None:
+        """Return those of the first part that has some."""
+        of_parts = (task.trees(self.outputs_of(name, outputs), batch) for name, task in self.tasks.items())
+        return next((trees for trees in of_parts if trees is not None), None)
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
         for part in self.parts.values():

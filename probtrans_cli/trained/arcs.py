@@ -26,6 +26,7 @@ from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.base import ModelBase, Reading
 from probtrans_cli.trained.predictor import Predictor, inner_doubt, predictor_of, with_inner_wants
 from probtrans_cli.trees import decode
+from probtrans_cli.trees.best import Trees
 
 # Head marginals of a batch that are taken out of the network at once: 256 MB; a single longer sentence may have more.
 ARC_CELLS = 1 << 26
@@ -40,6 +41,8 @@ class WordBatch:
     ``member_arcs``: those of each draw of uncertain weights, of which ``arcs`` are the mean.
     ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration.
     ``predictions``: of the task, one a sentence.
+    ``tree_scores``: where heads form trees, the scores of which ``arcs`` are the marginals, in the same form.
+    ``trees``: those of the task, where it has some.
     ``host [b, n]``: where some words are not read, the word at which such a word hangs, -1 for words that are read.
     """
 
@@ -50,6 +53,8 @@ class WordBatch:
     latent_labels: np.ndarray = field(default_factory=lambda: np.zeros(0))
     predictions: Sequence[Prediction] = ()
     host: np.ndarray | None = None
+    tree_scores: np.ndarray | None = None
+    trees: Trees | None = None
 
 
 @torch.inference_mode()
@@ -64,6 +69,7 @@ def word_batches(
     shown: Callable[[Batch], Batch] = lambda batch: batch,
     predictor: Predictor | None = None,
     member_arcs: bool = False,
+    trees: bool = False,
     ranks: Ranks = ALONE,
 ) -> Iterator[WordBatch]:
     """Yield what a model says of a split's words, batch by batch, in one pass.
@@ -78,6 +84,7 @@ def word_batches(
         shown: a batch as the network is to see it; by default nothing is hidden.
         predictor: the network itself, an ensemble, or Monte Carlo passes; None: as the model's recipe says.
         member_arcs: also the arcs of each draw of uncertain weights.
+        trees: also distributions over trees, of heads that form trees and of the task's predictions.
         ranks: the processes that share the batches.
     """
     predictor = (predictor or predictor_of(model)).ready()
@@ -85,7 +92,10 @@ def word_batches(
     wanted = Wants(arcs=arcs, states=latent_labels)
     inside = predict and predictor.doubt  # the uncertainty inside the network is part of a prediction
     wanted = with_inner_wants(model, predictor, wanted) if inside else wanted
-    of_pair = len(wanted.arcs) * model.recipe.model.channels * predictor.kept_arcs
+    of_pair = len(wanted.arcs) * model.recipe.model.channels * (predictor.kept_arcs + trees)
+    # A word must be a token, or none.
+    whole = model.recipe.model.facts.encoders or model.vocabulary.omits or not model.vocabulary.divides
+    whole = bool(whole) and not model.extra_words
     batches = ranks.share(model.evaluation().batches(split))
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
         inputs = shown(model.collate(split, indices))
@@ -113,6 +123,8 @@ def word_batches(
                     {**prediction, **{name: values[row][of_words].tolist() for name, values in entropies.items()}}
                     for row, (prediction, of_words) in enumerate(zip(batch.predictions, tokens, strict=True))
                 ]
+            if trees:
+                batch.trees = model.task.trees(outputs, inputs)
         if split.has("read"):
             batch.host = _hosts(split.padded("read", indices, True))
         # The token that stands for each word.
@@ -125,6 +137,11 @@ def word_batches(
                 batch.member_arcs = [
                     _of_words(part[:, : len(arcs)], *tokens_root, first) for part in outputs.member_arcs
                 ]
+            if trees and whole:
+                with model.machine.autocast():
+                    scores = predictor(inputs, Wants(tree_scores=arcs)).tree_scores
+                if scores is not None:
+                    batch.tree_scores = _of_words(scores[:, : len(arcs)], *tokens_root, first)
         if latent_labels:
             assert outputs.states is not None, "a network returns states when asked"
             batch.latent_labels = model.network.encoder.latent_labels(outputs.states.float()).cpu().numpy()
@@ -164,11 +181,13 @@ def _of_words(arcs: Tensor, tokens: int, root: bool, first: np.ndarray | None) -
 
 class Read(NamedTuple):
     """A reading of the arcs of a batch: ``heads [b, n]`` (0 = root, 1..n, -1 = padding), the ``scores [b, n, n (+1)]``
-    of all arcs, and of each draw of uncertain weights the same scores, where they are wanted."""
+    of all arcs, of each draw of uncertain weights the same scores, and distributions over trees, where they are wanted.
+    """
 
     heads: np.ndarray
     scores: np.ndarray
     of_members: Iterable[np.ndarray] = ()
+    trees: Trees | None = None
 
     def probabilities(self, *, root: bool) -> np.ndarray:
         """Those of the heads, ``[b, n]``; NaN at the root if ``root`` is False: the model knows nothing of its arcs."""
@@ -202,6 +221,7 @@ def read_arcs(
     shown: Callable[[Batch], Batch] = lambda batch: batch,
     predictor: Predictor | None = None,
     member_arcs: bool = False,
+    trees: bool = False,
     ranks: Ranks = ALONE,
 ) -> Iterator[tuple[WordBatch, Iterator[Read]]]:
     """Yield the batches of a split, each with every reading of it, in order; a reading is computed when its turn comes.
@@ -217,11 +237,28 @@ def read_arcs(
         for reading, number in zip(readings, numbers, strict=True):
             scores = scores_of(batch.arcs, batch, reading, number)
             heads = decode.decode(decode.levelled(scores), batch.mask, reading.decoder)
-            yield Read(heads, scores, [scores_of(member, batch, reading, number) for member in batch.member_arcs])
+            members = [scores_of(member, batch, reading, number) for member in batch.member_arcs]
+            yield Read(heads, scores, members, trees_of_reading(scores, batch, reading, number) if trees else None)
+
+    def trees_of_reading(log_p: np.ndarray, batch: WordBatch, reading: Reading, number: int) -> Trees:
+        # In proportion to the product of the probabilities of the arcs, where no channel's heads form trees.
+        scores, n = log_p, log_p.shape[1]
+        channels = 1 if batch.tree_scores is None else batch.tree_scores.shape[2]
+        if batch.tree_scores is not None and (reading.channel != "mean" or channels == 1):
+            channel = 0 if reading.channel == "mean" else reading.channel
+            scores = batch.tree_scores[:, iterations.index(number), channel].astype(np.float64)
+            scores = _with_unread(scores, batch)
+        root = model.has_root_column
+        probabilities = np.pad(np.exp(log_p[:, :, : n + root]), ((0, 0), (0, 0), (0, not root)), constant_values=np.nan)
+        if batch.host is not None:
+            probabilities[batch.host >= 0] = np.nan
+        # Without a root, all words are equally good ones.
+        scores = scores if scores.shape[2] > n else np.pad(scores, ((0, 0), (0, 0), (0, 1)))
+        return Trees(scores, probabilities, reading.decoder)
 
     for batch in word_batches(
         model, split, arcs=iterations, latent_labels=latent_labels, predict=predict, top=top, shown=shown,
-        predictor=predictor, member_arcs=member_arcs, ranks=ranks,
+        predictor=predictor, member_arcs=member_arcs, trees=trees, ranks=ranks,
     ):  # fmt: skip
         yield batch, read(batch)
 

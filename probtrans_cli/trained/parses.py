@@ -20,6 +20,8 @@ from probtrans_cli.trained.formats import FORMATS, DisplayOptions
 from probtrans_cli.trained.latent_labels import as_records, most_probable, require_labels
 from probtrans_cli.trained.predictions import Reader, require_alternatives
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor_of
+from probtrans_cli.trained.several import SentenceTrees, Tree, random_of
+from probtrans_cli.trees.best import Trees
 from probtrans_cli.trees.drawing.drawing import EveryTree, arc_probabilities, reads_right_to_left
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.trees.drawing.records import tree_record
@@ -40,6 +42,14 @@ class ParseOptions(PredictOptions):
     """How many alternatives of the task's predictions, where there are several."""
     abstain: float | None = None
     """Leave out tags and labels that are less probable."""
+    samples: int | None = None
+    """How many trees are drawn of each sentence; see :mod:`probtrans_cli.trained.several`."""
+    best: int | None = None
+    """How many of its most probable trees."""
+    seed: int = 0
+    """Of the draws; those of a sentence depend on it and on the words alone."""
+    marginals: bool = False
+    """Whether the probabilities of all heads are kept."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,9 @@ class Analysis:
     None without trees. ``deviations`` [n]: the standard deviations of the probabilities over draws of the weights,
     where these are drawn. ``prediction``: of the task, by the names that a line of JSON has; None where it is not
     wanted, or where there is no word. ``latent_labels``: the numbers [n, k] of each word's most probable ones and their
-    probabilities [n, k], where wanted.
+    probabilities [n, k], where wanted. ``samples``: trees that were drawn; ``best``: the most probable ones;
+    ``marginals`` [n, n + 1]: the probability of every head of every word, the root first, NaN where not known; where
+    wanted. ``number``: of one tree among several, from 1, with its logarithmic probability.
     """
 
     sentence: Sentence
@@ -60,6 +72,10 @@ class Analysis:
     prediction: Prediction | None = None
     latent_labels: tuple[np.ndarray, np.ndarray] | None = None
     deviations: np.ndarray | None = None
+    samples: tuple[Tree, ...] | None = None
+    best: tuple[Tree, ...] | None = None
+    marginals: np.ndarray | None = None
+    number: tuple[int, float] | None = None
     task: Task | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -82,11 +98,33 @@ class Analysis:
         """Return where the prediction stands in formats other than JSON; ``probability``: with the probabilities."""
         if why := self.sentence.unread:
             return Places(title=f"not read: {why}", comments={"unread": why})
+        several = {} if self.number is None else {"tree": f"{self.number[0]}", "log_prob": f"{self.number[1]:.6f}"}
         if self.task is None or self.prediction is None:
-            return Places()
+            title = ", ".join(f"{name} {value}" for name, value in several.items())
+            return Places(title=title, comments=several)
         places, prediction = self.task.places(self.prediction, probability=probability), self.prediction
+        if several:
+            title = ", ".join([*(f"{name} {value}" for name, value in several.items()), *filter(None, [places.title])])
+            places = replace(places, title=title, comments={**places.comments, **several})
         misc = {name: [f"{value:.4f}" for value in prediction[key]] for name, key in MISC.items() if key in prediction}
         return replace(places, misc={**places.misc, **misc}) if misc else places
+
+    def one_by_one(self) -> Iterator[Analysis]:
+        """Yield an analysis for each of several trees; without such, itself."""
+        trees = self.best if self.samples is None else self.samples
+        if not trees:
+            yield self
+        for number, tree in enumerate(trees or (), start=1):
+            yield replace(
+                self,
+                heads=tree.heads,
+                probabilities=tree.probabilities,
+                prediction=None if self.prediction is None else {**self.prediction, **tree.prediction},
+                deviations=None,
+                samples=None,
+                best=None,
+                number=(number, tree.log_probability),
+            )
 
     def record(self) -> dict[str, Any]:
         """Return all of it as `parse -f jsonl` writes it: numbers, texts, lists and mappings."""
@@ -109,6 +147,11 @@ class Analysis:
             record |= dict(zip(("line", "start"), self.sentence.place, strict=True))
         if self.sentence.unread:
             record["unread"] = self.sentence.unread
+        if self.marginals is not None:
+            record["marginals"] = rounded(self.marginals.tolist())
+        for name, trees in (("samples", self.samples), ("best", self.best)):
+            if trees is not None:
+                record[name] = [tree.record() for tree in trees]
         return record | {key: rounded(value) for key, value in prediction.items()}
 
 
@@ -161,6 +204,10 @@ class Parser:
             chosen = (options.channel, options.iteration, options.decoder) != (None, None, None)
             wanted = options.trees and (chosen or not model.task.answers.trees)
             readings = [model.read(name, options.iteration, options.decoder) for name in names] if wanted else []
+        self.several = options.samples is not None or options.best is not None or options.marginals
+        if options.best is not None and any(reading.decoder == "argmax" for reading in readings):
+            message = "--best: heads that are chosen word by word (argmax) are no trees"
+            raise UsageError(message, hint="add --decode mst or --decode eisner")
         last = model.recipe.model.iterations
         self.readings = readings
         self._numbered = [
@@ -191,7 +238,7 @@ class Parser:
         results = [self._without_words(sentence, self._numbered) for sentence in sentences]
         for batch, trees in read_arcs(
             model, reader.split, self._numbered, shown=reader.shown, latent_labels=count is not None, member_arcs=True,
-            predict=self.splitter is None, top=self.options.top, predictor=self.predictor,
+            predict=self.splitter is None, top=self.options.top, predictor=self.predictor, trees=self.several,
         ):  # fmt: skip
             best = None if count is None else most_probable(batch.latent_labels, count)
             predictions = self._abstained(batch.predictions)
@@ -205,6 +252,8 @@ class Parser:
                     if model.task.answers.trees and self.options.trees:
                         changes["heads"] = np.array(predictions[row]["heads"], dtype=np.int64)
                         changes["probabilities"] = np.array(predictions[row]["head_probability"])
+                        if batch.trees is not None and not self.readings:
+                            changes |= self._several(batch.trees, row, sentences[index], None)
                 results[index] = [replace(analysis, **changes) for analysis in results[index]]
             for number, tree in enumerate(trees):
                 probabilities = tree.probabilities(root=model.has_root_column)
@@ -218,10 +267,24 @@ class Parser:
                         probabilities=np.where(read, probabilities[row][real], np.nan),
                         deviations=None if spread is None else np.where(read, spread[row][real], np.nan),
                     )
+                    if tree.trees is not None:
+                        changes = self._several(tree.trees, row, sentences[index], self._numbered[number])
+                        results[index][number] = replace(results[index][number], **changes)
         for index, prediction in enumerate(self.splitter.predictions(sentences) if self.splitter else ()):
             results[index] = [replace(each, prediction=prediction, task=model.task) for each in results[index]]
         for of_sentence in results:
             yield from of_sentence
+
+    def _several(self, trees: Trees, row: int, sentence: Sentence, reading: Reading | None) -> dict[str, Any]:
+        options, of_sentence = self.options, SentenceTrees(trees, row, len(sentence.words))
+        changes: dict[str, Any] = {"marginals": of_sentence.marginals} if options.marginals else {}
+        if options.samples is not None:
+            which = () if reading is None else (reading.channel, reading.iteration)
+            random = random_of(options.seed, sentence.words, *which)
+            changes["samples"] = of_sentence.draw(options.samples, random)
+        if options.best is not None:
+            changes["best"] = of_sentence.best(options.best)
+        return changes
 
     def _abstained(self, predictions: Sequence[Prediction]) -> Sequence[Prediction]:
         if self.options.abstain is None:

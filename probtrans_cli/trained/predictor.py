@@ -190,10 +190,10 @@ class _Members(Predictor):
 
 
 def _without_scores(predictor: Predictor | Network, inputs: Inputs, wants: Wants) -> Outputs:
-    # The states and arcs of a plain pass; nothing is computed where none are wanted.
-    if not (wants.states or wants.arcs):
+    # The states, arcs or scores of trees of a plain pass; nothing is computed where none are wanted.
+    if not (wants.states or wants.arcs or wants.tree_scores):
         return Outputs()
-    outputs: Outputs = predictor(inputs, Wants(states=wants.states, arcs=wants.arcs))
+    outputs: Outputs = predictor(inputs, Wants(states=wants.states, arcs=wants.arcs, tree_scores=wants.tree_scores))
     return outputs
 
 
@@ -342,6 +342,8 @@ class Draws(_Members):
         return (outputs.scores for outputs in self._passes(inputs, wants))
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        if wants.tree_scores:  # arcs are means over draws
+            return Outputs()
         if not wants.arcs:
             return tempered(super().__call__(inputs, wants), self.temperature)
         rest = _without_scores(self.first, inputs, replace(wants, arcs=()))

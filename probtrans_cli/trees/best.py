@@ -10,6 +10,8 @@ one of them the root, without regard to circles.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -17,6 +19,26 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from probtrans_cli.trees.decode import CELLS_OF_A_PORTION, Method, decode
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Distributions over the trees with one root, of the sentences of a batch: a tree has a probability in proportion
+    to ``exp`` of the sum of the scores of its arcs.
+
+    Attributes:
+        scores: of every head (the words, then the root) for every word.
+        probabilities: of the same heads, as they are reported; NaN where they are not known.
+        decoder: which trees are searched.
+        relations: the log-probability of each relation of each arc, independently of the others; None: arcs have none.
+        names: of the relations.
+    """
+
+    scores: Float[np.ndarray, "b n n+1"]
+    probabilities: Float[np.ndarray, "b n n+1"]
+    decoder: Method
+    relations: Float[np.ndarray, "b n c n+1"] | None = None
+    names: Sequence[str] = ()
 
 
 class _Region(NamedTuple):

@@ -6,13 +6,20 @@ import itertools
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from oracle import single_root_trees
 from oracle import tree_marginals as enumerated
 from support import ROOT
 
-from probtrans_cli.models.probabilistic.matrix_tree import RANGE, labelled_marginals, log_partition, tree_marginals
+from probtrans_cli.models.probabilistic.matrix_tree import (
+    RANGE,
+    labelled_marginals,
+    log_partition,
+    sample_trees,
+    tree_marginals,
+)
 
 
 def draw(*shape: int, scale: float = 1.0, seed: int = 0) -> torch.Tensor:
@@ -245,3 +252,33 @@ def test_no_words_at_all_and_a_missing_root_column() -> None:
     assert log_partition(torch.zeros(2, 0, 1), torch.zeros(2, 0, dtype=torch.bool)).tolist() == [0.0, 0.0]
     with pytest.raises(ValueError, match="3 words have 4 columns"):
         tree_marginals(torch.zeros(3, 3), torch.ones(3, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_draws_have_the_frequencies_of_all_trees(n: int, scale: float) -> None:
+    """Pearson's statistic of 40,000 draws, with cells of few expected ones put together, within 4 deviations."""
+    scores, draws = draw(n, scale=scale, seed=n), 40_000
+    trees = torch.tensor(single_root_trees(n)).view(-1, n)
+    expected = draws * scores[torch.arange(n), trees].sum(1).softmax(0).numpy()
+    heads = sample_trees(scores, draws, np.random.default_rng(0))
+    place = {tuple(tree): number for number, tree in enumerate(((trees + 1) % (n + 1)).tolist())}
+    counts = np.bincount([place[tuple(tree)] for tree in heads.tolist()], minlength=len(place))
+    rare = expected < 5.0
+    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
+    counts, expected = counts[expected > 0.5], expected[expected > 0.5]
+    statistic, freedom = ((counts - expected) ** 2 / expected).sum(), max(len(counts) - 1, 0)
+    assert statistic <= freedom + 4.0 * (2.0 * freedom) ** 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("scale", [1.0, 8.0, 60.0])
+def test_draws_of_a_long_sentence_have_its_marginals(scale: float) -> None:
+    """And words that choose each other by e^60 take no longer."""
+    n, draws = 12, 20_000
+    scores = draw(n, scale=scale, seed=1)
+    scores[0, 1] = scores[1, 0] = 2.0 * scale
+    heads = sample_trees(scores, draws, np.random.default_rng(2))
+    frequency = np.stack([(heads == (head + 1) % (n + 1)).mean(0) for head in range(n + 1)], axis=1)
+    expected = tree_marginals(scores, all_words(scores)).numpy()
+    assert (abs(frequency - expected) <= 4.5 * (expected * (1.0 - expected) / draws) ** 0.5 + 1e-9).all()
+    np.testing.assert_array_equal(heads, sample_trees(scores, draws, np.random.default_rng(2)))

@@ -190,6 +190,16 @@ class ProbabilisticEncoder(Encoder):
             return super().arcs_alone(replace(words, readout=None), iterations)
         return torch.stack(self._mean_field(words, all_pairs=True).run_heads(iterations), dim=1)
 
+    def tree_scores(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"] | None:
+        """See :meth:`Encoder.tree_scores`: ``M_H``; of labelled heads summed over the labels, as one channel."""
+        if not self.inference.tree or self.inference.heads.step != 1.0:
+            return None
+        inference = self._mean_field(words, all_pairs=True)
+        inference.inference = replace(self.inference, scored=True)
+        kept = [state.scores for state in inference.advance(max(iterations), history=iterations)]
+        scores = torch.stack([values for values in kept if values is not None], dim=1)
+        return scores.logsumexp(2, keepdim=True) if self.inference.labelled else scores
+
     def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
         """See :meth:`Encoder.begin`. The root is carried along."""
         if self.section.causal:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
-Option = Literal["all channels", "gold", "latent labels", "no trees", "probabilities"]
+Option = Literal["all channels", "gold", "latent labels", "no trees", "probabilities", "several trees", "marginals"]
 """Options that not every format has a place for."""
 
 
@@ -42,6 +42,8 @@ class Format:
     :class:`~probtrans_cli.trees.drawing.drawing.EveryTree`, not an ``Analysis`` for each channel."""
     colours: bool = field(default=False, kw_only=True)
     """It has colours where it is for a terminal, and shows nothing there that a text could order a terminal to do."""
+    lists: bool = field(default=False, kw_only=True)
+    """It holds several trees of a sentence together; else they stand one after the other, as several sentences do."""
     whole: str | None = field(default=None, kw_only=True)
     """What it is where it cannot be put together from parts of the input; None: the output of a sentence stands behind
     that of the sentence before."""
@@ -73,7 +75,12 @@ class DisplayOptions:
 
 
 _LINES, _PICTURES = f"{__name__}.lines", f"{__name__}.pictures"
+_NO_MATRIX: Mapping[Option, Refusal] = {
+    "marginals": Refusal("--marginals: this format has no room for them", "use -f jsonl")
+}
 _NO_TREES: Mapping[Option, Refusal] = {
+    **_NO_MATRIX,
+    "several trees": Refusal("--samples and --best: this format has no trees"),
     "all channels": Refusal("--channel all: this format has no trees"),
     "gold": Refusal("--gold: this format has no trees"),
     "latent labels": Refusal("--labels: this format has no place for them"),
@@ -87,15 +94,17 @@ _ROWS = (
         refuses={
             "all channels": Refusal(_ONE_TREE, "give --channel K, or use -f jsonl or -f tree"),
             "gold": Refusal(_ONE_TREE),
+            **_NO_MATRIX,
         },
     ),
-    Format("jsonl", "an object a line", write=f"{_LINES}:jsonl"),
-    Format("tree", "for a terminal", write=f"{_PICTURES}:tree", colours=True),
+    Format("jsonl", "an object a line", write=f"{_LINES}:jsonl", lists=True),
+    Format("tree", "for a terminal", write=f"{_PICTURES}:tree", refuses=_NO_MATRIX, colours=True),
     Format(
         "svg",
         "a picture of one sentence, or of each in a folder (--output-dir)",
         write=f"{_PICTURES}:svg",
         write_folder=f"{_PICTURES}:svg_files",
+        refuses=_NO_MATRIX,
         whole="one picture, or a folder of them",
     ),
     Format(
@@ -105,6 +114,8 @@ _ROWS = (
         refuses={
             "latent labels": Refusal("--labels: the page has no room for them"),
             "no trees": Refusal("--trees no: the page is about trees"),
+            "several trees": Refusal("--samples and --best: the page shows every channel's best tree", "use -f tree"),
+            **_NO_MATRIX,
         },
         every_channel=True,
         whole="one page of all sentences",
@@ -113,9 +124,15 @@ _ROWS = (
         "latex",
         "a tikz-dependency document",
         write=f"{_PICTURES}:latex",
+        refuses=_NO_MATRIX,
         whole="one document of all sentences",
     ),
-    Format("displacy", "a line of spaCy's manual input a sentence", write=f"{_PICTURES}:displacy"),
+    Format(
+        "displacy",
+        "a line of spaCy's manual input a sentence",
+        write=f"{_PICTURES}:displacy",
+        refuses=_NO_MATRIX,
+    ),
     Format(
         "text",
         "of tuples and coordinations, for people: the sentence and below it its tuples, or its parts",

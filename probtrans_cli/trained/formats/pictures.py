@@ -79,15 +79,16 @@ def svg(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
 
 
 def svg_files(analyses: Iterable[Analysis], folder: Path, options: DisplayOptions) -> None:
-    """Write a picture for each tree, named after the number of the sentence and the channel."""
+    """Write a picture for each tree, named after the number of the sentence, the channel, and the tree where there are several."""
     folder.mkdir(parents=True, exist_ok=True)
     number, previous = 0, None
     for analysis in analyses:
         number += analysis.sentence is not previous
         previous = analysis.sentence
-        channel = f"-channel-{analysis.reading.channel}" if analysis.reading is not None else ""
+        name = f"-channel-{analysis.reading.channel}" if analysis.reading is not None else ""
+        name += f"-tree-{analysis.number[0]}" if analysis.number is not None else ""
         picture = as_svg(drawing(analysis, options), show_probability=options.probability)
-        atomic.replace_text(folder / f"{number:04d}{channel}.svg", picture, synced=False)
+        atomic.replace_text(folder / f"{number:04d}{name}.svg", picture, synced=False)
 
 
 # --- what is drawn ----------------------------------------------------------------------------------------------------
