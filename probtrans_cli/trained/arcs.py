@@ -93,9 +93,6 @@ def word_batches(
     inside = predict and predictor.doubt  # the uncertainty inside the network is part of a prediction
     wanted = with_inner_wants(model, predictor, wanted) if inside else wanted
     of_pair = len(wanted.arcs) * model.recipe.model.channels * (predictor.kept_arcs + trees)
-    # A word must be a token, or none.
-    whole = model.recipe.model.facts.encoders or model.vocabulary.omits or not model.vocabulary.divides
-    whole = bool(whole) and not model.extra_words
     batches = ranks.share(model.evaluation().batches(split))
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
         inputs = shown(model.collate(split, indices))
@@ -123,8 +120,7 @@ def word_batches(
                     {**prediction, **{name: values[row][of_words].tolist() for name, values in entropies.items()}}
                     for row, (prediction, of_words) in enumerate(zip(batch.predictions, tokens, strict=True))
                 ]
-            if trees:
-                batch.trees = model.task.trees(outputs, inputs)
+            batch.trees = model.task.trees(outputs, inputs) if trees else None
         if split.has("read"):
             batch.host = _hosts(split.padded("read", indices, True))
         # The token that stands for each word.
@@ -137,17 +133,25 @@ def word_batches(
                 batch.member_arcs = [
                     _of_words(part[:, : len(arcs)], *tokens_root, first) for part in outputs.member_arcs
                 ]
-            if trees and whole:
-                with model.machine.autocast():
-                    scores = predictor(inputs, Wants(tree_scores=arcs)).tree_scores
-                if scores is not None:
-                    batch.tree_scores = _of_words(scores[:, : len(arcs)], *tokens_root, first)
+            batch.tree_scores = _tree_scores(model, predictor, inputs, arcs, first) if trees else None
         if latent_labels:
             assert outputs.states is not None, "a network returns states when asked"
             batch.latent_labels = model.network.encoder.latent_labels(outputs.states.float()).cpu().numpy()
             if first is not None:
                 batch.latent_labels = np.take_along_axis(batch.latent_labels, first[:, :, None], axis=1)
         yield batch
+
+
+def _tree_scores(
+    model: ModelBase, predictor: Predictor, inputs: Batch, iterations: Sequence[int], first: np.ndarray | None
+) -> np.ndarray | None:
+    # Only where what forms trees is words.
+    of_words = model.recipe.model.facts.encoders or model.vocabulary.omits or not model.vocabulary.divides
+    if not of_words or model.extra_words:
+        return None
+    with model.machine.autocast():
+        scores = predictor(inputs, Wants(tree_scores=iterations)).tree_scores
+    return None if scores is None else _of_words(scores, inputs.ids.shape[1], model.has_root_column, first)
 
 
 def _without_heads(outputs: Outputs, left_out: Tensor) -> Outputs:

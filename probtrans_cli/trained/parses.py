@@ -252,8 +252,7 @@ class Parser:
                     if model.task.answers.trees and self.options.trees:
                         changes["heads"] = np.array(predictions[row]["heads"], dtype=np.int64)
                         changes["probabilities"] = np.array(predictions[row]["head_probability"])
-                        if batch.trees is not None and not self.readings:
-                            changes |= self._several(batch.trees, row, sentences[index], None)
+                        changes |= self._several(None if self.readings else batch.trees, row, sentences[index], None)
                 results[index] = [replace(analysis, **changes) for analysis in results[index]]
             for number, tree in enumerate(trees):
                 probabilities = tree.probabilities(root=model.has_root_column)
@@ -266,16 +265,16 @@ class Parser:
                         heads=tree.heads[row][real],
                         probabilities=np.where(read, probabilities[row][real], np.nan),
                         deviations=None if spread is None else np.where(read, spread[row][real], np.nan),
+                        **self._several(tree.trees, row, sentences[index], self._numbered[number]),
                     )
-                    if tree.trees is not None:
-                        changes = self._several(tree.trees, row, sentences[index], self._numbered[number])
-                        results[index][number] = replace(results[index][number], **changes)
         for index, prediction in enumerate(self.splitter.predictions(sentences) if self.splitter else ()):
             results[index] = [replace(each, prediction=prediction, task=model.task) for each in results[index]]
         for of_sentence in results:
             yield from of_sentence
 
-    def _several(self, trees: Trees, row: int, sentence: Sentence, reading: Reading | None) -> dict[str, Any]:
+    def _several(self, trees: Trees | None, row: int, sentence: Sentence, reading: Reading | None) -> dict[str, Any]:
+        if trees is None:
+            return {}
         options, of_sentence = self.options, SentenceTrees(trees, row, len(sentence.words))
         changes: dict[str, Any] = {"marginals": of_sentence.marginals} if options.marginals else {}
         if options.samples is not None:

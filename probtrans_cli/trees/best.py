@@ -1,8 +1,9 @@
 """The best trees of a sentence, by whichever decoder: a search of Lawler (1972) around :func:`decode`.
 
-The trees but for the best one, ``h``, fall into n regions: that of word i has the trees in which the words before i have
-their heads of ``h``, and i has another one. Of each region, the decoder finds the best tree as it finds that of all: arcs
-that the region has not are forbidden. The best of these trees is the next one, and divides its region in the same way.
+The trees but for the best one, ``h``, fall into n regions: that of word i has the trees in which the words before i
+have their heads of ``h``, and i has another one. Of each region, the decoder finds the best tree as it finds that of
+all: arcs that the region has not are forbidden. The best of these trees is the next one, and divides its region in the
+same way.
 
 A region is only decoded where its bound is above what else there is. The bound gives each word its best head, exactly
 one of them the root, without regard to circles.

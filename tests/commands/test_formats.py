@@ -29,6 +29,8 @@ OPTIONS = {
     "latent labels": ("--labels",),
     "no trees": ("--trees", "no"),
     "probabilities": ("--prob",),
+    "several trees": ("--best", "2", "--decode", "mst"),
+    "marginals": ("--marginals",),
 }
 
 

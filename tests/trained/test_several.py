@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_the_best_trees_are_all_trees_with_their_probabilities(name: str) -> Non
         assert analysis.marginals.shape == (n, n + 1)
         best = {tuple(tree.heads): np.exp(tree.log_probability) for tree in analysis.best}
         chances = list(best.values())
-        assert all(left >= right - 1e-6 for left, right in zip(chances, chances[1:], strict=False))
+        assert all(left >= right - 1e-6 for left, right in pairwise(chances))
         if name == "parser-tree":  # those without crossing arcs alone
             assert sum(chances) <= 1 + 1e-9
         else:

@@ -79,7 +79,7 @@ def svg(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
 
 
 def svg_files(analyses: Iterable[Analysis], folder: Path, options: DisplayOptions) -> None:
-    """Write a picture for each tree, named after the number of the sentence, the channel, and the tree where there are several."""
+    """Write a picture for each tree, named after the numbers of the sentence, the channel and, of several, the tree."""
     folder.mkdir(parents=True, exist_ok=True)
     number, previous = 0, None
     for analysis in analyses:
