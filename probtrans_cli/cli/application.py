@@ -556,14 +556,15 @@ def parse(
             "--top",
             min=1,
             metavar="N",
-            help="The N most probable tags, labels or hidden words (jsonl; hidden words also in pictures; default 5), "
-            "and with --labels the N most probable latent labels (default 3).",
+            help="The N most probable tags, labels, heads or hidden words (jsonl; heads also in conllu; hidden words "
+            "also in pictures; default 5), and with --labels the N most probable latent labels (default 3).",
         ),
     ] = None,
     coordination: Coordination = None,
     rescore: Rescore = False,
     uncertainty: Annotated[
-        bool, Option("--uncertainty", help="Show how uncertain every tag, label or hidden word is: its entropy, ...")
+        bool,
+        Option("--uncertainty", help="Show how uncertain every tag, head, label or hidden word is: its entropy, ..."),
     ] = False,
     abstain: Annotated[
         float | None,

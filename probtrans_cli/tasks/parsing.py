@@ -18,8 +18,16 @@ from torch import Tensor
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.models.arcs import ArcOutput, BiaffineOutput, HeadOutput, arc_loss, head_probabilities
+from probtrans_cli.models.arcs import (
+    ArcOutput,
+    BiaffineOutput,
+    HeadOutput,
+    allowed_arcs,
+    arc_loss,
+    head_probabilities,
+)
 from probtrans_cli.models.base import Encoder, Outputs
+from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.parsing import Parsing as Section
 from probtrans_cli.recipe.task import Tagging
@@ -39,7 +47,7 @@ _ROOT, _MISSING, _PARENTS = "root", "_", "parents"
 class Arcs(Task):
     """The head of each word with its relation."""
 
-    answers = Answers(kind="parses", scores="arcs", trees=True, alternatives=False)
+    answers = Answers(kind="parses", scores="arcs", trees=True)
     section: Section
     layer: ArcOutput
 
@@ -135,8 +143,8 @@ class Arcs(Task):
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``heads`` (0 = the root) and ``relations`` of the words; each with its probability, that of a relation given
-        its head."""
-        del top
+        its head; with ``top`` also ``head_alternatives`` of each word, each with its most probable relation; where the
+        doubt is wanted, ``head_entropy``, in nats."""
         scores, chances, logs = self._of_heads(outputs, batch)
         best = decode(levelled(logs.double().cpu().numpy()), batch.words.cpu().numpy(), self.decoder)
         heads = torch.from_numpy(best).to(scores.device)
@@ -149,6 +157,10 @@ class Arcs(Task):
             "head_probability": chances.gather(2, column)[..., 0][batch.words].tolist(),
             "relation_probability": chance[batch.words].tolist(),
         }
+        if "arcs" in outputs.doubt:
+            columns["head_entropy"] = entropy(chances)[batch.words].tolist()
+        if top is not None:
+            columns["head_alternatives"] = self._head_alternatives(chances, scores, batch, top)
         of_sentences = zip(*(by_sentence(values, batch) for values in columns.values()), strict=True)
         return [{name: list(values) for name, values in zip(columns, row, strict=True)} for row in of_sentences]
 
@@ -165,11 +177,32 @@ class Arcs(Task):
         arrays = (values.double().cpu().numpy() for values in (logs, chances))
         return Trees(*arrays, self.decoder, relations, self.relations)
 
+    def _head_alternatives(self, chances: Tensor, scores: Tensor, batch: Batch, top: int) -> list[list[dict[str, Any]]]:
+        # A word of a sentence of n words has n possible heads, the root among them.
+        lengths, root = batch.words.sum(1)[:, None].expand_as(batch.words)[batch.words], batch.words.shape[1]
+        possible = allowed_arcs(batch.words, len(self.relations)).any(2)
+        best, places = chances.masked_fill(~possible, -1.0)[batch.words].topk(min(top, root), dim=-1)
+        relations = scores[batch.words].argmax(1).gather(1, places)
+        return [
+            [
+                {"head": 0 if place == root else place + 1, "relation": self.relations[relation], "probability": chance}
+                for place, relation, chance in zip(*of_word, strict=True)
+            ][:number]
+            for *of_word, number in zip(
+                places.tolist(), relations.tolist(), best.tolist(), lengths.tolist(), strict=True
+            )
+        ]
+
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """HEAD and DEPREL; `RelProb` in MISC; the arcs of a picture."""
+        """HEAD and DEPREL; `RelProb`, and as `Heads` the alternatives, in MISC; the arcs of a picture."""
         chances = prediction["head_probability"] if probability else [None] * len(prediction["heads"])
         words = zip(prediction["heads"], prediction["relations"], chances, strict=True)
         shown = {"RelProb": [f"{chance:.4f}" for chance in prediction["relation_probability"]]} if probability else {}
+        if "head_alternatives" in prediction:
+            shown["Heads"] = [
+                ",".join(f"{option['head']}:{option['probability']:.4f}" for option in options)
+                for options in prediction["head_alternatives"]
+            ]
         return Places(
             columns={"head": list(map(str, prediction["heads"])), "deprel": prediction["relations"]},
             misc=shown,
@@ -204,11 +237,11 @@ class Parsing(Parts):
         parts = {"arcs": Part(arcs, section.weights.arcs)}
         for column in section.tags:
             tags = Tags(Tagging(kind="tagging", column=column), vocabulary, labels)
-            names = {f"tag_{name}": f"{column}_{name}" for name in ("probability", *DOUBT)}
+            names = {f"tag_{name}": f"{column}_{name}" for name in ("probability", "alternatives", *DOUBT)}
             parts[column] = Part(tags, section.weights.tags, scores={}, answers={"tags": column, **names})
         super().__init__(section, vocabulary, labels, parts)
         rules = {"relations": arcs.relations, "tags": {name: labels[name] for name in section.tags}}
-        self.answers = Answers(kind="parses", scores="arcs", trees=True, alternatives=False, rules=rules)
+        self.answers = Answers(kind="parses", scores="arcs", trees=True, rules=rules)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Those of the parts, and words that are right, of the sentences whose gold is whole."""

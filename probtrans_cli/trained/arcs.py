@@ -117,7 +117,15 @@ def word_batches(
             if inside:
                 entropies, tokens = inner_doubt(model, predictor, outputs), inputs.tokens_of(own_words)
                 batch.predictions = [
-                    {**prediction, **{name: values[row][of_words].tolist() for name, values in entropies.items()}}
+                    # An entropy of the prediction itself stays.
+                    {
+                        **prediction,
+                        **{
+                            name: values[row][of_words].tolist()
+                            for name, values in entropies.items()
+                            if name not in prediction
+                        },
+                    }
                     for row, (prediction, of_words) in enumerate(zip(batch.predictions, tokens, strict=True))
                 ]
             batch.trees = model.task.trees(outputs, inputs) if trees else None

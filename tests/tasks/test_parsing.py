@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,37 @@ def test_a_tree_has_one_root_whose_relation_is_root() -> None:
             assert record["heads"] == analysis.heads.tolist()
             assert all(0 <= p <= 1 for key in record if key.endswith("_probability") for p in record[key])
             assert len(record["upos"]) == len(record["words"])
+
+
+@pytest.mark.parametrize("name", ["heads", "biaffine"])
+def test_likely_heads_and_how_uncertain_they_are(invoke: Invoke, name: str) -> None:
+    """All n possible heads of a word have the probability 1 together, and the entropy is theirs."""
+    Path("few.txt").write_text("foxes\nthose foxes rip this scarf\nfoxes rip scarfs\n", encoding="utf-8")
+    records = invoke("parse", f"runs/{name}", "few.txt", "-f", "jsonl", "--top", "99", "--uncertainty").out
+    plain = invoke("parse", f"runs/{name}", "few.txt", "-f", "jsonl").out
+    for line, without in zip(records.splitlines(), plain.splitlines(), strict=True):
+        record = json.loads(line)
+        assert record.items() >= json.loads(without).items()
+        words = range(1, len(record["words"]) + 1)
+        for word in words:
+            options = record["head_alternatives"][word - 1]
+            chances = [option["probability"] for option in options]
+            assert sorted(option["head"] for option in options) == [0, *(head for head in words if head != word)]
+            assert [option["relation"] == "root" for option in options] == [option["head"] == 0 for option in options]
+            assert chances == sorted(chances, reverse=True)
+            assert sum(chances) == pytest.approx(1.0, abs=1e-4)
+            (chosen,) = (option for option in options if option["head"] == record["heads"][word - 1])
+            assert chosen["probability"] == record["head_probability"][word - 1]
+            assert chosen["relation"] == record["relations"][word - 1]
+            entropy = -sum(p * math.log(p) for p in chances if p)
+            assert record["head_entropy"][word - 1] == pytest.approx(entropy, abs=1e-3)
+            assert record["upos_alternatives"][word - 1][0]["tag"] == record["upos"][word - 1]
+    conllu = invoke("parse", f"runs/{name}", "few.txt", "--top", "2", "--uncertainty").out
+    misc = [dict(entry.split("=") for entry in row[9].split("|")) for row in map(str.split, conllu.splitlines()) if
+            row and row[0].isdigit()]  # fmt: skip
+    assert misc[0]["Heads"] == "0:1.0000"
+    assert [len(of_word["Heads"].split(",")) for of_word in misc[1:]] == [2] * 8
+    assert misc[0]["HeadEntropy"] == "0.0000"
 
 
 @pytest.mark.parametrize("form", ["tree", "svg", "latex", "displacy", "html"])
