@@ -78,6 +78,31 @@ def test_the_loss_of_trees_is_that_of_their_enumeration(seed: int) -> None:
     torch.testing.assert_close(gradient, expected_arcs.detach(), rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_forests_of_which_heads_are_missing(n: int) -> None:
+    """500 of them, a quarter of each length, by the sum over all labelled trees that agree with what is known: with all
+    heads, with none, of one word, and where the last word is the root."""
+    count, relations = 125, 3
+    scores, words = scores_of([n] * count, relations, seed=n)
+    trees = torch.tensor(
+        [[c * (n + 1) + h for h, c in zip(*tree, strict=True)] for tree in labelled_trees(n, relations)]
+    )
+    generator = torch.Generator().manual_seed(n)
+    gold = trees[torch.randint(len(trees), (count,), generator=generator)]
+    known = torch.rand(count, n, generator=generator) < torch.linspace(0, 1, count)[:, None]
+    known[0], known[-1] = False, True
+    assert (gold[:, -1] == n).any(), "the last word is a root"
+    weights = scores.flatten(2)[:, torch.arange(n), trees].sum(-1).exp()
+    agreeing = ((gold[:, None] == trees) | ~known[:, None]).all(-1)
+    expected = -((weights * agreeing).sum(1) / weights.sum(1)).log()
+    heads, labels = torch.where(known, gold % (n + 1), -1), gold // (n + 1)
+    for index in range(count):
+        found = arc_loss(scores[[index]], words[[index]], heads[[index]], labels[[index]], tree=True)
+        assert float(found) == pytest.approx(float(expected[index]), abs=1e-10)
+    together = arc_loss(scores, words, heads, labels, tree=True)
+    assert float(together) == pytest.approx(float(expected.sum()), abs=1e-8)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_the_loss_of_free_heads_is_that_of_loops(seed: int) -> None:
     draw = random.Random(seed)

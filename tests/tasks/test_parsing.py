@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Invoke, workplace
+from support import Invoke, real_data, workplace
 from udtools.udeval import evaluate, load_conllu
 
 import probtrans_cli
@@ -96,6 +96,31 @@ def test_only_the_predicted_columns_change(invoke: Invoke, name: str, beginning:
             assert new.split("\t")[6].isdigit()
         else:
             assert old == new
+
+
+TREEBANKS = ("wo_wtb", "en_ewt", "ug_udt", "af_afribooms", "fr_sequoia", "el_gdt", "hu_szeged", "mt_mudt", "tr_imst")
+
+
+@pytest.mark.parametrize(
+    ("treebank", "sentences"),
+    [("en_ewt", 20), *(pytest.param(name, None, marks=pytest.mark.slow) for name in TREEBANKS)],
+)
+def test_whole_files_keep_the_bytes_of_all_other_columns(invoke: Invoke, treebank: str, sentences: int | None) -> None:
+    """With both kinds of line ends; the byte-order mark alone is dropped."""
+    original = real_data(f"ud/{treebank}/test.conllu").read_bytes()
+    blocks = original.decode().split("\n\n")[:sentences]
+    text = "\n\n".join(blocks) + ("" if sentences is None else "\n\n")
+    filled = {3, 4, 5, 6, 7}
+    for beginning, end in (("", "\n"), ("\ufeff", "\r\n")):
+        Path("whole.conllu").write_bytes((beginning + text.replace("\n", end)).encode())
+        invoke("parse", "runs/heads", "whole.conllu", "-o", "out.conllu")
+        before, after = (Path(name).read_bytes().decode().split("\n") for name in ("whole.conllu", "out.conllu"))
+        before[0] = before[0].removeprefix("\ufeff")
+        rows = [(old.split("\t"), new.split("\t")) for old, new in zip(before, after, strict=True)]
+        for old, new in rows:
+            kept = [column for column in range(len(old)) if not (old[0].isdigit() and column in filled)]
+            assert len(old) == len(new)
+            assert [old[column] for column in kept] == [new[column] for column in kept]
 
 
 def test_a_tree_has_one_root_whose_relation_is_root() -> None:
