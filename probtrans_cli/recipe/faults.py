@@ -39,7 +39,7 @@ REMOVED: dict[str, tuple[object, str]] = {
 def apply_override(document: Document, override: str, number: int) -> list[Fault]:
     """Set one ``KEY=VALUE`` in the recipe, creating sections on the way; return its own faults."""
     key, _, text = override.partition("=")
-    place = Place(number, 0, 0, printable(override, 200))
+    place = Place(number, 0, 0, override)
     path = tuple(key.strip().split("."))
     if len(path) > DEEPEST:
         return [Fault(place, (), f"more than {DEEPEST} levels deep; no recipe is")]

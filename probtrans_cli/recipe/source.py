@@ -10,17 +10,17 @@ import difflib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from probtrans_cli.errors import RecipeError, UsageError, reason
+from probtrans_cli.errors import UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import load_outside
 from probtrans_cli.recipe.bert import expand
 from probtrans_cli.recipe.faults import (
-    HINT,
     apply_override,
     choose_kinds,
     drop_removed,
@@ -30,7 +30,7 @@ from probtrans_cli.recipe.faults import (
 )
 from probtrans_cli.recipe.reference import root
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.yaml import LARGEST, BrokenError, Fault, read_tree, write_tree
+from probtrans_cli.recipe.yaml import LARGEST, BrokenError, Document, Fault, read_file, write_tree
 from probtrans_cli.text import printable
 
 IN_FOLDER = "recipe.yaml"
@@ -69,7 +69,13 @@ def load_stored(path: Path) -> Recipe:
         UsageError, RecipeError: as :func:`load_recipe`.
         IrregularFileError: a link or a named pipe is in its place, for example.
     """
-    return read_recipe(_content(path, regular_only=True), str(path), stored=True)
+    document = _document(_content(path, regular_only=True), str(path))
+    if not document.faults:
+        with suppress(ValidationError):  # a recipe of ours names all kinds: no schema is made, which takes longest
+            return Recipe.model_validate(document.content)
+    choose_kinds(document, document.content, root())
+    document.faults += drop_removed(document)
+    return _validated(document)
 
 
 def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
@@ -79,8 +85,8 @@ def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
     if not path.is_file():
         return []
     try:
-        document = read_tree(_content(path, regular_only=_is_stored(path, source)).decode("utf-8-sig"), str(path))
-    except (BrokenError, UnicodeDecodeError):
+        document = read_file(_content(path, regular_only=_is_stored(path, source)), str(path))
+    except BrokenError:
         return []
     for number, override in enumerate(overrides, start=1):
         apply_override(document, override, number)
@@ -165,29 +171,29 @@ def get_ready() -> None:
     root()
 
 
-def read_recipe(content: bytes, name: str, overrides: Sequence[str] = (), *, stored: bool = False) -> Recipe:
+def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Read the recipe of a YAML text, which messages call ``name``, with overrides.
-
-    ``stored``: it is one of ours, which names all kinds; if it is valid as it stands, the schema is not needed, which
-    takes longer than all else.
 
     Raises:
         UsageError, RecipeError: as :func:`load_recipe`.
     """
-    load_outside()
     for override in overrides:
         if "=" not in override:
             hint = "write KEY=VALUE, for example optim.lr=3e-4"
             raise UsageError(f"'{printable(override, 200)}' is not an override", hint=hint)
-    place = printable(name, 200)
-    if len(content) > LARGEST:
-        raise RecipeError(f"{place}:1:1: larger than {LARGEST // 1024} KiB; is this a recipe?", hint=HINT)
+    document = _document(content, name)
+    for number, override in enumerate(overrides, start=1):
+        document.faults += apply_override(document, override, number)
+    choose_kinds(document, document.content, root())
+    document.faults += drop_removed(document)
+    document.faults += expand(document)
+    return _validated(document)
+
+
+def _document(content: bytes, name: str) -> Document:
+    load_outside()
     try:
-        document = read_tree(content.decode("utf-8-sig"), name)
-    except UnicodeDecodeError as error:
-        before = content[: error.start].decode("utf-8-sig", errors="replace").split("\n")
-        words = f"the byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        raise RecipeError(f"{place}:{len(before)}:{len(before[-1]) + 1}: {words}", hint=HINT) from error
+        document = read_file(content, name)
     except BrokenError as error:
         raise error_of([error.fault]) from None
     if not isinstance(document.content, dict) or not document.content:
@@ -195,18 +201,14 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = (), *, sto
         found = f"a recipe consists of `key: value` lines, found {shown(document.content)}"
         words = "the recipe is empty" if empty else found
         raise error_of(document.faults or [Fault(document.place(()), (), words)])
+    return document
+
+
+def _validated(document: Document) -> Recipe:
     faults = document.faults
-    for number, override in enumerate(overrides, start=1):
-        faults += apply_override(document, override, number)
-    if not stored:
-        choose_kinds(document, document.content, root())
-        faults += drop_removed(document)
-    faults += expand(document)
     try:
         recipe = Recipe.model_validate(document.content)
     except ValidationError as error:
-        if stored:
-            return read_recipe(content, name, overrides)
         paths = {fault.path for fault in faults}
         more = [fault for fault in faults_of(document, error) if fault.path not in paths]
         raise error_of(faults + more) from error

@@ -50,7 +50,8 @@ class Place(NamedTuple):
     source: str
 
     def __str__(self) -> str:
-        return f"override '{self.source}'" if self.override else f"{self.source}:{self.line}:{self.column}"
+        source = printable(self.source, 200)
+        return f"override '{source}'" if self.override else f"{source}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,23 @@ class _Composer(yaml.SafeLoader):
         raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
+def read_file(content: bytes, source: str) -> Document:
+    """Read the YAML document of a file, which is UTF-8.
+
+    Raises:
+        BrokenError: it is not, is larger than :data:`LARGEST`, or its syntax is broken.
+    """
+    if len(content) > LARGEST:
+        words = f"larger than {LARGEST // 1024} KiB; is this a recipe?"
+        raise BrokenError(Fault(Place(0, 1, 1, source), (), words))
+    try:
+        return read_tree(content.decode("utf-8-sig"), source)
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode("utf-8-sig", errors="replace").split("\n")
+        words = f"the byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        raise BrokenError(Fault(Place(0, len(before), len(before[-1]) + 1, source), (), words)) from error
+
+
 def read_tree(text: str, source: str, override: int = 0) -> Document:
     """Read one YAML document.
 
@@ -124,7 +142,6 @@ def read_tree(text: str, source: str, override: int = 0) -> Document:
     Raises:
         BrokenError: the syntax is broken.
     """
-    source = printable(source, 200)
     document = Document()
 
     def place(mark: Any) -> Place:
