@@ -59,12 +59,12 @@ def replacing(path: Path, *, synced: bool = True, shared: bool = False, direct: 
         OSError: the file cannot be written; the error names ``path``.
         IrregularFileError: a link, a device or a named pipe is there, and is not to be written directly.
     """
-    if not direct:
-        regular.refuse_others(path)
-    elif path.exists() and (not path.is_file() or _is_open_already(path)):
+    if direct and path.exists() and (not path.is_file() or _is_open_already(path)):
         with _opened(path) as file:
             yield file
         return
+    if not direct:
+        regular.refuse_others(path)
     partial = path.with_name(f".{path.name}{f'-{secrets.token_hex(4)}' * shared}{PARTIAL}")
     try:
         with regular.create(partial) as file:
