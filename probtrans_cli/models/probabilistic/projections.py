@@ -59,9 +59,9 @@ class Projection(ABC):
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
         """The sides of every word, group by group; ``position`` is the word's place in its sentence."""
 
-    @abstractmethod
     def from_child(self, messages: Sequence[Tensor], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         """Messages to the child sides alone, group by group, as one to the labels; see :meth:`Sides.back`."""
+        return self.collect([Sides(message, torch.zeros_like(message)) for message in messages], position)
 
     @abstractmethod
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
