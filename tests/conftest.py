@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -28,7 +28,7 @@ if "PROBTRANS_SHAPES" in os.environ:  # set by tests/models/test_shapes.py: chec
         import probtrans_cli.trees.decode  # noqa: F401
 
 # A busy or slow machine is no fault: by itself hypothesis fails a case of more than 200 ms.
-settings.register_profile("patient", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("patient", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
@@ -42,10 +42,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in sharing)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _remembered() -> Iterator[None]:
+@contextmanager
+def quick_trainings(*, pages: bool = False) -> Iterator[None]:
+    """Within: nothing waits for a disk; without ``pages``, trainings draw no trees and write no report, which is a
+    third of the smallest ones."""
+    from probtrans_cli.reports.pages import write_report
+    from probtrans_cli.trained.formats.pictures import write_gallery
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)  # guards against a loss of power
+        patch.setattr("probtrans_cli.training.loop.write_gallery", write_gallery if pages else lambda *_: None)
+        patch.setattr("probtrans_cli.commands.train.write_report", write_report if pages else lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_commands() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch, quick_trainings():
         remember(patch)
+        yield
+
+
+@pytest.fixture
+def pages() -> Iterator[None]:
+    """Trainings draw their trees and write their report."""
+    with quick_trainings(pages=True):
         yield
 
 
@@ -56,16 +77,6 @@ def corpora() -> Path:
     return real_data("")
 
 
-@contextmanager
-def training_in(folder: Path) -> Iterator[None]:
-    """Within: the folder is the current one, and nothing waits for a disk."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)  # guards against a loss of power; slow
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
-        yield
-
-
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny corpus, its recipe, and the finished runs runs/tiny and runs/tagger; do not change it."""
@@ -74,7 +85,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from probtrans_cli.commands.train import TrainRequest, train
 
     folder = workplace(tmp_path_factory.mktemp("trained"))
-    with training_in(folder):
+    with chdir(folder), quick_trainings(pages=True):
         tagging = ["task={kind: tagging, column: xpos}", "name=tagger", "train.epochs=3", "optim.lr=0.1"]
         for overrides in (["save.every_steps=4"], tagging):
             train(TrainRequest("tiny.yaml", overrides))
@@ -87,7 +98,7 @@ def extractors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from small_extractors import train_extractors
 
     folder = tmp_path_factory.mktemp("extractors")
-    with training_in(folder):
+    with chdir(folder), quick_trainings(pages=True):
         train_extractors(folder)
     return folder
 
@@ -98,7 +109,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from run_of_every_task import train_every_task
 
     folder = tmp_path_factory.mktemp("answers")
-    with training_in(folder):
+    with chdir(folder):
         train_every_task(folder)
     return folder
 
@@ -128,10 +139,9 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stdin]:
 @pytest.fixture
 def invoke(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Run the command in this process; the switches that it sets are put back."""
-    from probtrans_cli import __main__, atomic, console
+    from probtrans_cli import __main__, console
 
     monkeypatch.setattr(console.STATE, "level", console.NORMAL)
-    monkeypatch.setattr(atomic, "sync", lambda path: None)
 
     def run(*arguments: str) -> Ran:
         capsys.readouterr()
@@ -146,12 +156,6 @@ def _denormal_numbers() -> Iterator[None]:
     """A training flushes denormal numbers to zero for its whole process; other tests are to find them as they are."""
     yield
     torch.set_flush_denormal(False)
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shape annotations take most of the time of models as small as these; other files have them checked."""
-    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
 
 
 @pytest.fixture

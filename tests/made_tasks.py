@@ -74,6 +74,7 @@ CASES_OF: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
 """Options of the task, and a model: a new kind needs a line here, and a corpus in ``read``."""
 ROWS = [(kind, number) for kind in tasks.TASKS for number in range(len(CASES_OF.get(kind, [None])))]
 EVERY = pytest.mark.parametrize(("kind", "number"), ROWS, ids=str)
+ONE_OF_EACH = pytest.mark.parametrize(("kind", "number"), [row for row in ROWS if row[1] == 0], ids=str)
 
 
 def document() -> str:

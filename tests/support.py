@@ -38,7 +38,7 @@ data: {train: train.conllu, dev: dev.conllu, test: test.conllu}
 task: {kind: mlm, eval_masks: 3}
 model: {labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}, dropout: 0.1}
 optim: {lr: 0.01}
-train: {epochs: 2, batch_words: 60}
+train: {epochs: 2, batch_words: 100}
 log: {every_steps: 1}
 runtime: {device: cpu, threads: 1}
 """

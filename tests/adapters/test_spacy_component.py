@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import tomllib
+from contextlib import chdir
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,7 @@ def trained_on(run: str, *overrides: str) -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the runs `tagger`, of xpos, `parser`, and `names`, which finds `cheap farmers` as x."""
     folder = workplace(tmp_path_factory.mktemp("runs"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+    with chdir(folder):
         Path("names.txt").write_text(NAMES, "utf-8")
         trained_on("tagger", "task={kind: tagging, column: xpos}")
         data = f"data={{train: names.txt, dev: names.txt, {COLUMNS}}}"

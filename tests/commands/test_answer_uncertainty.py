@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -83,8 +84,7 @@ def test_words_are_enough_for_another_text(task: str, name: str, runs: Path, inv
     (tmp_path / "plain.txt").write_text("zzz yyy\nxxx www vvv\n", "utf-8")
     (tmp_path / "dev.conllu").write_text((runs / "dev.conllu").read_text("utf-8"), "utf-8")
     (tmp_path / "own.txt").write_text((runs / {"ner": "ner.txt"}.get(task, "texts.tsv")).read_text("utf-8"), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(runs)
+    with chdir(runs):
         ran = invoke("eval", f"runs/{task}", "--split", "dev", "--ood", str(tmp_path / name), "--json")
     assert ran.code == 0, ran.err
     found = ran.json["scores"]["dev"]["ood"]

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import xml.etree.ElementTree as ET
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,7 @@ def taggers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "warm": [*base, "predict.temperature=true"],
         "less": [*base, "data={train: less.conllu, dev: dev.conllu, test: test.conllu}", "train.epochs=1"],
     }  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+    with chdir(folder):
         for name, overrides in runs.items():
             train(TrainRequest("tiny.yaml", [f"name={name}", *overrides]))
     return folder

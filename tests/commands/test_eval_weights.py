@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from probtrans_cli.commands.train import TrainRequest, train
 
     folder = workplace(tmp_path_factory.mktemp("weights"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+    with chdir(folder):
         for name, overrides in RUNS.items():
             train(TrainRequest("tiny.yaml", [f"name={name}", *TAGGER, *overrides]))
     return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import chdir
 from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree
@@ -206,7 +207,7 @@ def test_output_to_files(parse: Parse, tmp_path: Path) -> None:
     assert parse(text, "-f", "svg", "-o", "input.txt/x", code=2) == ""
 
 
-def test_pictures_of_several_sentences_are_files(parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_of_several_sentences_are_files(parse: Parse, tmp_path: Path) -> None:
     text = "The goats sleep. The farmers feed them.\n\nOne more\n"
     assert parse(text, "-f", "svg", "--output-dir", "pictures.d") == ""
     names = sorted(path.name.partition("-")[0] for path in (tmp_path / "pictures.d").glob("*.svg"))
@@ -214,11 +215,6 @@ def test_pictures_of_several_sentences_are_files(parse: Parse, tmp_path: Path, m
     assert parse("\ngoats sleep\n\n", "-f", "svg") == parse("goats sleep\n", "-f", "svg")
     parse(text, "-f", "svg", "--output-dir", "x", "-o", "y", code=2)
     parse(text, "-f", "svg", "--output-dir", "x", "--merge", code=2)
-
-    def load(*_: object, **__: object) -> None:
-        raise AssertionError("the model is loaded")
-
-    monkeypatch.setattr(Model, "load", load)
     for wrong, options, says in (
         (text, (), "the input has several"),
         ("The goats sleep. They do.\n", (), "the input has several"),
@@ -331,8 +327,7 @@ def test_long_words(parse: Parse) -> None:
 def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Invoke) -> None:
     """Its arcs have a column for the root, from which the probability of the root's arc comes."""
     run = tmp_path / "rooted"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(trained)
+    with chdir(trained):
         assert invoke("train", "tiny.yaml", "model.root={}", "train.epochs=2", "--run", str(run)).code == 0
     (tmp_path / "words.txt").write_text("the old farmers feed the goats\n", encoding="utf-8")
     ran = invoke("parse", str(run), str(tmp_path / "words.txt"), "-f", "jsonl", "--iteration", "-1", "--channel", "1")

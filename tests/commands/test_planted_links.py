@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from support import Invoke, refused
 
+pytestmark = pytest.mark.usefixtures("pages")
+
 VERBS: dict[str, Sequence[str]] = {
     "resume": ("train", "runs/tiny", "--resume", "log.tensorboard=true"),
     "overwrite": ("train", "tiny.yaml", "--overwrite", "train.epochs=1", "save.every_steps=4"),

@@ -18,6 +18,8 @@ from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.export import safetensors
 from probtrans_cli.folders import lock
 
+pytestmark = pytest.mark.usefixtures("pages")
+
 
 def content(folder: Path) -> dict[str, bytes | None]:
     """Every file of a folder."""

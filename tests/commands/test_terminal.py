@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -54,9 +55,7 @@ def evil(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(damaged, folder / "sums")
     with (folder / "sums/SHA256SUMS").open("a", encoding="utf-8") as sums:
         sums.write(f"{'0' * 64}  evil{EVIL}\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+    with chdir(folder):
         tagging = ["task={kind: tagging, column: xpos}", "name=evil", f"data.train={json.dumps(f'train{EVIL}.conllu')}"]
         train(TrainRequest("tiny.yaml", tagging))
     return folder

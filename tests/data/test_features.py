@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -347,9 +348,7 @@ FEATURES = "data.vocabulary={kind: words, lowercase: true, features: {rows: 300,
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the finished runs `tags` (features) and `words` (features and tied output)."""
     folder = workplace(tmp_path_factory.mktemp("features"), RECIPE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+    with chdir(folder):
         tags = ["name=tags", "task={kind: tagging, word_dropout: 0.5}"]
         for more in (tags, ["name=words", "task.output=tied"]):
             train(TrainRequest("tiny.yaml", [FEATURES, *more]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,10 +66,10 @@ El Sr. García vino.| La Sra. López no.
 """
 
 
-@pytest.mark.parametrize("case", CASES.strip().split("\n"))
-def test_sentences_end_where_they_should(case: str) -> None:
-    text = case.replace("|", "")
-    assert [text[begin:end] for begin, end in split_sentences(text)] == [part.strip() for part in case.split("|")]
+def test_sentences_end_where_they_should() -> None:
+    for case in CASES.strip().split("\n"):
+        text = case.replace("|", "")
+        assert [text[begin:end] for begin, end in split_sentences(text)] == [part.strip() for part in case.split("|")]
 
 
 @given(st.text(alphabet="aA1 .!?。」「()\"'…\u00a0»«\tIé"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -253,8 +254,7 @@ def test_unread_punctuation_is_kept(tmp_path: Path) -> None:
 def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the run of a model that reads no punctuation."""
     folder = workplace(tmp_path_factory.mktemp("blind"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with chdir(folder):
         train(TrainRequest("tiny.yaml", [NO_PUNCTUATION, "train.epochs=2"]))
     return folder
 

@@ -34,7 +34,6 @@ PLACE = ["data.vocabulary={kind: wordpiece, folder: theirs}", "runtime={device: 
 def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A BERT of theirs with rows for its added tokens, in the folder `theirs` of a workplace; its tokenizer."""
     monkeypatch.chdir(workplace(tmp_path))
-    monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
     pieces = [*PIECES, *(f"##{letter}" for letter in PIECES[8:])]
     tokenizer = transformers.BertTokenizerFast(vocab={piece: id for id, piece in enumerate(pieces)})
     tokenizer.add_tokens([transformers.AddedToken(name, **flags) for name, flags in ADDED.items()])

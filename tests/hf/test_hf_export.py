@@ -27,7 +27,6 @@ TABLE = ["data.format=table", "data.train=train.tsv", "data.dev=null", "data.tes
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workplace, which becomes the current folder, with labelled sentences in ``train.tsv``."""
     monkeypatch.chdir(workplace(tmp_path))
-    monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
     lines = [
         f"{'good' if n % 2 else 'bad'} bread {'of' * (n % 3)} day {n}\t{'+' if n % 2 else '-'}\n" for n in range(20)
     ]

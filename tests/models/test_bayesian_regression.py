@@ -14,7 +14,7 @@ from torch import Tensor
 from probtrans_cli.models.bayesian.weights import kl
 
 FEATURES, WORDS, HEADS, KEY, VALUE, INNER = 4, 3, 2, 2, 2, 8
-SEQUENCES, TEST, STEPS, NOISE = 10, 60, 40, 0.2
+SEQUENCES, TEST, STEPS, NOISE = 10, 30, 24, 0.2
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -76,17 +76,25 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 CASES = [(kind, name) for kind in models.ENCODERS for name in OPTIONS.get(kind, {"plain": {}})]
-SLOW = {  # what they have, other rows have, too
+EXHAUSTIVE = {  # what they have, other rows have, too
     "probabilistic": {"globals", "phrases", "symmetric", "tree"},
     "transformer": {"none"},
     "stacked": {"globals", "rooted tree", "probabilities", "spherical", "head bias below"},
 }
 ROWS = pytest.mark.parametrize(
     ("kind", "name"),
-    [pytest.param(kind, name, marks=pytest.mark.slow if name in SLOW.get(kind, ()) else ()) for kind, name in CASES],
+    [
+        pytest.param(kind, name, marks=pytest.mark.exhaustive if name in EXHAUSTIVE.get(kind, ()) else ())
+        for kind, name in CASES
+    ],
     ids=lambda value: value.replace(" ", "-"),
 )
 NEAR: dict[str, Any] = {"rtol": 0.0, "atol": 1e-9}
+
+
+def in_turn(kind: str, name: str) -> str:
+    """Return what a row scores sentences by: one vector or the mean of the words, in turn."""
+    return ("vector", "mean")[[*OPTIONS[kind]].index(name) % 2]
 
 
 def network(kind: str, name: str, *, sentence: str | None = None) -> Network:
@@ -168,10 +176,9 @@ def test_shapes_and_latent_labels(kind: str, name: str) -> None:
 
 
 @ROWS
-@pytest.mark.parametrize("sentence", ["vector", "mean"])
-def test_padding_and_batch_mates_change_no_word(kind: str, name: str, sentence: str) -> None:
+def test_padding_and_batch_mates_change_no_word(kind: str, name: str) -> None:
     """A sentence alone, of one word too, in another place, beside other padding or an empty row, is the same."""
-    made = network(kind, name, sentence=sentence)
+    made = network(kind, name, sentence=in_turn(kind, name))
     batch, n = inputs(made), max(LENGTHS)
     together = everything(made, batch)
     assert not together["states"][~batch.mask].any()
@@ -233,9 +240,9 @@ def test_half_precision_is_finite(kind: str, name: str) -> None:
 
 
 @ROWS
-@pytest.mark.parametrize("sentence", ["vector", "mean"])
-def test_every_parameter_has_a_gradient(kind: str, name: str, sentence: str) -> None:
+def test_every_parameter_has_a_gradient(kind: str, name: str) -> None:
     """Finite, with a sentence of one word in the batch; and something depends on each, the start included."""
+    sentence = in_turn(kind, name)
     made = network(kind, name, sentence=sentence)
     batch = inputs(made)
     outputs = everything(made, batch)
@@ -309,9 +316,8 @@ def test_scores_of_some_words_are_those_of_all_states(kind: str, name: str) -> N
 
 
 @ROWS
-@pytest.mark.parametrize("sentence", ["vector", "mean"])
-def test_scores_of_sentences_are_those_of_all_states(kind: str, name: str, sentence: str) -> None:
-    made = network(kind, name, sentence=sentence)
+def test_scores_of_sentences_are_those_of_all_states(kind: str, name: str) -> None:
+    made = network(kind, name, sentence=in_turn(kind, name))
     batch = inputs(made)
     expected = made.output(everything(made, batch)["sentence"])
     for wants in (Wants(sentence=True), Wants(sentence=True, states=True, arcs=[1])):
@@ -335,7 +341,7 @@ def words_of(encoder: Any, lengths: tuple[int, ...] = LENGTHS) -> Words:
 
 
 @ROWS
-@pytest.mark.parametrize("steps", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [2, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_the_first_reading_is_forward(kind: str, name: str, steps: int) -> None:
     encoder = network(kind, name).encoder
     iterations = encoder.section.iterations

@@ -16,8 +16,10 @@ from probtrans_cli.models.probabilistic import inference
 from probtrans_cli.models.probabilistic.crf import MeanField
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
-DRAWS = [pytest.param(seed, marks=[pytest.mark.exhaustive] if seed >= 60 else []) for seed in range(320)]
-"""Random models; the first 60 of them always."""
+ALWAYS = (1, 3, 4, 5, 6, 12, 14, 16, 17, 20, 21, 23, 24, 27, 38, 43, 46, 56, 83, 87, 90, 146, 164, 193, 205, 303)
+"""Draws that meet every option, and every pair of the large ones: found greedily, the last test holds them to it."""
+DRAWS = [pytest.param(seed, marks=[] if seed in ALWAYS else [pytest.mark.exhaustive]) for seed in range(320)]
+"""Random models."""
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +120,7 @@ def test_the_encoder_equals_the_loops(seed: int) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("seed", DRAWS[::5])
+@pytest.mark.parametrize("seed", ALWAYS[::2])
 def test_dropout_is_that_of_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropped are head distributions, ``S + G`` and the root's message, in every iteration, the last one included."""
     section, _ = draw(seed)
@@ -176,8 +178,7 @@ def close(found: torch.Tensor, expected: np.ndarray) -> None:
 
 
 def test_the_draws_meet_every_option_and_every_pair_of_the_large_ones() -> None:
-    """Those that always run do."""
-    draws = [draw(seed) for seed in range(60)]
+    draws = [draw(seed) for seed in ALWAYS]
     sections = [ProbabilisticTransformer.model_validate(section) for section, _ in draws]
     tables: list[tuple[str, set[Any], int]] = [
         ("decomposition, globals", {(s.decomposition.kind, s.globals and s.globals.kind) for s in sections}, 25),

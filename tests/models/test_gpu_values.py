@@ -21,7 +21,6 @@ from made_tasks import EVERY, made
 from small_models import DECOMPOSITIONS, GLOBALS, assert_near, encoder, gradients, name, sentences, values
 from support import COMMAND, environment, workplace
 
-from probtrans_cli import atomic
 from probtrans_cli.__main__ import run
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.models import build
@@ -132,7 +131,6 @@ TRAININGS: dict[str, list[str]] = {
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workplace as the current folder."""
-    monkeypatch.setattr(atomic, "sync", lambda path: None)
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 

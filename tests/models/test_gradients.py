@@ -19,7 +19,7 @@ from probtrans_cli.models.probabilistic.projections import Sides
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("messages", ["plain", *FAST])
+@pytest.mark.parametrize("messages", FAST)
 @pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
 def test_backward_passes_through_one_graph_do_not_mix(decomposition: dict[str, Any], messages: str) -> None:
     """Each pass gets its own gradients, whatever was asked for before."""

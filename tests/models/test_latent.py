@@ -93,7 +93,7 @@ def test_the_entropy_is_that_of_an_integral(d: int, monkeypatch: pytest.MonkeyPa
     angle = (node + 1.0) * math.pi / 2.0
     uniform = weight * np.sin(angle) ** (d - 2)
     uniform /= uniform.sum()
-    for kappa in (0.01, 5.0, 30.0):
+    for kappa in (0.01, 30.0):
         cosine = np.cos(angle)
         partition = (uniform * np.exp(kappa * cosine)).sum()
         mean = (uniform * np.exp(kappa * cosine) * cosine).sum() / partition

@@ -280,7 +280,7 @@ def test_a_treebank_as_rows_of_tags_has_the_same_coordinations(convert: Any) -> 
     ("name", "forms"),
     [
         ("oie2016_wiki/dev.extags.txt", ("openie4", "jsonl", "tuples")),
-        ("lsoie/wiki.tsv.gz", ("openie4",)),
+        pytest.param("lsoie/wiki.tsv.gz", ("openie4",), marks=pytest.mark.slow),
     ],
 )
 def test_rows_of_a_data_set_come_back(name: str, forms: tuple[str, ...], convert: Any) -> None:

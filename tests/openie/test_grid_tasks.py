@@ -90,7 +90,11 @@ ENCODERS = [
 
 @pytest.mark.parametrize(
     ("model", "source"),
-    [(ENCODERS[1], "predicted"), (ENCODERS[1], "scheduled"), (ENCODERS[2], "gold")],
+    [
+        (ENCODERS[1], "predicted"),
+        pytest.param(ENCODERS[1], "scheduled", marks=pytest.mark.slow),
+        (ENCODERS[2], "gold"),
+    ],
     ids=["predicted", "scheduled", "universal-gold"],
 )
 def test_a_few_sentences_are_learned_by_heart(model: dict[str, Any], source: str) -> None:

@@ -18,7 +18,6 @@ KINDS = {"openie": "extractions", "coordination": "coordinations"}
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
     for kind, form in KINDS.items():
         Path(f"{kind}.txt").write_text(extags() if kind == "openie" else COORDINATED, encoding="utf-8")
         text = RECIPE.format(name=kind, form=form, kind=kind, rows=2, model=TRANSFORMER, epochs=1, lr=0.01)

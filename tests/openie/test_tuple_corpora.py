@@ -416,9 +416,9 @@ def test_files_of_several_forms_are_one_corpus(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("name", "sentences", "tuples", "kept"),
     [
-        ("openie4_silver/train.tsv.gz", 1863, 5481, 5234),
-        ("lsoie/science.tsv.gz", 6660, 11628, 11339),
-        ("lsoie/wiki.tsv.gz", 2266, 5269, 5116),
+        pytest.param("openie4_silver/train.tsv.gz", 1863, 5481, 5234, marks=pytest.mark.slow),
+        pytest.param("lsoie/science.tsv.gz", 6660, 11628, 11339, marks=pytest.mark.slow),
+        pytest.param("lsoie/wiki.tsv.gz", 2266, 5269, 5116, marks=pytest.mark.slow),
         ("oie2016_wiki/dev.oie.conll", 345, 946, 751),
         ("oie2016_wiki/train.extags.txt", 1056, 2905, 2702),
         ("carb/dev_gold.tsv", 638, 2548, 2007),

@@ -19,6 +19,8 @@ from probtrans_cli.reports.markup import CELL, MOST_LABELS, SIDE, confusion_matr
 from probtrans_cli.reports.pages import write_report
 from probtrans_cli.reports.scores import shown
 
+pytestmark = pytest.mark.usefixtures("pages")
+
 HOSTILE = "</script><script>window.hacked=1</script>"
 
 

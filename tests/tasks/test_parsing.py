@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,7 @@ def parsers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in folder.glob("*.conllu"):  # with features, some of which are no universal ones
         text = path.read_text("utf-8")
         path.write_text(re.sub(r"(s(\t[^\t\n]*){3})\t_", r"\1\tNumber=Plur|Typo=Yes", text), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with chdir(folder):
         for name, options in (("heads", HEADS), ("biaffine", BIAFFINE)):
             train(TrainRequest("tiny.yaml", [f"name={name}", *options, *SHORT]))
     return folder
@@ -43,7 +42,6 @@ def parsers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _there(parsers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(parsers)
-    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
 
 
 def udeval(gold: str, predicted: str) -> dict[str, Any]:

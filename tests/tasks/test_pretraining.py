@@ -217,7 +217,6 @@ Command = Callable[..., str]
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
     """The command in a folder with documents and ``pairs.yaml``; returns stdout, or stderr where it fails."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
     for seed, (split, count) in enumerate((("train", 40), ("dev", 10), ("test", 10))):
         Path(f"{split}.txt").write_text(documents(count, seed), "utf-8")
     Path("pairs.yaml").write_text(RECIPE, "utf-8")
@@ -268,7 +267,6 @@ def test_train_eval_and_parse(command: Command, overrides: list[str]) -> None:
     assert command("parse", "runs/pairs", "own.txt", "-f", "conllu").count("\n") == 5
 
 
-@pytest.mark.usefixtures("quick")
 def test_pretraining_learns(command: Command) -> None:
     """Sentences are numbered: so the words of each tell the order of two texts, and its other words a hidden one."""
     for split, count in (("train", 60), ("test", 20)):

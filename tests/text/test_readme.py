@@ -42,7 +42,6 @@ SECTIONS = {key.partition(".")[0] for key in KEYS if "." in key}
 
 FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
-each_page = pytest.mark.parametrize("page", PAGES)
 
 
 def prose(page: str) -> str:
@@ -138,13 +137,13 @@ def anchors(text: str) -> set[str]:
     return found
 
 
-@each_page
-def test_links_and_pictures_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\((?!https?://)([^)]+)\)", prose(page)):
-        name, _, anchor = target.partition("#")
-        path = (ROOT / page).parent / name if name else ROOT / page
-        assert path.exists(), target
-        assert not anchor or anchor in anchors(path.read_text(encoding="utf-8")), target
+def test_links_and_pictures_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?://)([^)]+)\)", prose(page)):
+            name, _, anchor = target.partition("#")
+            path = (ROOT / page).parent / name if name else ROOT / page
+            assert path.exists(), (page, target)
+            assert not anchor or anchor in anchors(path.read_text(encoding="utf-8")), (page, target)
 
 
 def test_the_readme_leads_to_every_page() -> None:
@@ -213,13 +212,13 @@ def check_command(arguments: list[str]) -> None:
             assert override.partition("=")[0] in KEYS, f"there is no key {override}"
 
 
-@each_page
-def test_commands_parse(page: str) -> None:
-    for arguments in commands(PAGES[page]):
-        try:
-            check_command(arguments)
-        except Exception as error:
-            pytest.fail(f"probtrans {shlex.join(arguments)}: {error}")
+def test_commands_parse() -> None:
+    for page, text in PAGES.items():
+        for arguments in commands(text):
+            try:
+                check_command(arguments)
+            except Exception as error:
+                pytest.fail(f"{page}: probtrans {shlex.join(arguments)}: {error}")
 
 
 def test_commands_are_found_and_faults_in_them_noticed() -> None:
@@ -231,11 +230,11 @@ def test_commands_are_found_and_faults_in_them_noticed() -> None:
             check_command(wrong.split())
 
 
-@each_page
-def test_keys_of_recipes_exist(page: str) -> None:
-    for code in CODE.findall(prose(page)):
-        for key in re.findall(rf"(?:^|\s)((?:{'|'.join(SECTIONS)})\.[\w.]*\w)", code):
-            assert key in KEYS or FILE.search(key), key
+def test_keys_of_recipes_exist() -> None:
+    for page in PAGES:
+        for code in CODE.findall(prose(page)):
+            for key in re.findall(rf"(?:^|\s)((?:{'|'.join(SECTIONS)})\.[\w.]*\w)", code):
+                assert key in KEYS or FILE.search(key), (page, key)
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -269,32 +268,33 @@ def passages(text: str) -> Iterator[tuple[str, list[str]]]:
             yield passage, here if passage.startswith("|") else about
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in (REFERENCE, "CHANGELOG.md")])
-def test_figures_with_their_spread_are_those_of_the_recipe(page: str) -> None:
-    for passage, recipes in passages(PAGES[page]):
-        for figure in SPREAD.findall(" ".join(passage.split())):
-            known = [recipe for recipe in recipes if figure in header(recipe)]
-            assert known, f"{figure} is in the header of none of {recipes or 'no recipe'}: {passage}"
+def test_figures_with_their_spread_are_those_of_the_recipe() -> None:
+    for page in PAGES.keys() - {REFERENCE, "CHANGELOG.md"}:
+        for passage, recipes in passages(PAGES[page]):
+            for figure in SPREAD.findall(" ".join(passage.split())):
+                known = [recipe for recipe in recipes if figure in header(recipe)]
+                assert known, f"{page}: {figure} is in the header of none of {recipes or 'no recipe'}: {passage}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/reading-trees.md"])
-def test_rows_of_recipes_have_the_figures_of_their_headers(page: str) -> None:
-    for passage, recipes in passages(PAGES[page]):
-        if passage.startswith("| `") and len(recipes) == 1:
-            figures = DECIMAL.findall(passage)
-            assert [figure for figure in figures if figure not in DECIMAL.findall(header(recipes[0]))] == [], passage
+def test_rows_of_recipes_have_the_figures_of_their_headers() -> None:
+    for page in ("README.md", "docs/results.md", "docs/reading-trees.md"):
+        for passage, recipes in passages(PAGES[page]):
+            if passage.startswith("| `") and len(recipes) == 1:
+                figures = DECIMAL.findall(passage)
+                known = DECIMAL.findall(header(recipes[0]))
+                assert [figure for figure in figures if figure not in known] == [], passage
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_the_score_of_a_recipe_is_in_the_table_of_results(recipe: str) -> None:
+def test_the_score_of_a_recipe_is_in_the_table_of_results() -> None:
     """The first figure of the header (of "dev / test", the second) stands in the recipe's row of the first table."""
     table = RESULTS.partition("\n## ")[0]
-    rows = [row for row in table.splitlines() if row.startswith(f"| `{recipe}` |")]
-    assert len(rows) == 1, f"{recipe} has {len(rows)} rows in the table of docs/results.md"
-    first = re.search(r"(?:\d+\.\d+ / )?(\d+\.\d+(?: ± \d+\.\d+)?)", header(recipe))
-    assert first
-    assert first[1] in rows[0]
-    assert ("Not run here" in header(recipe)) == ("not measured here" in rows[0])
+    for recipe in RECIPES:
+        rows = [row for row in table.splitlines() if row.startswith(f"| `{recipe}` |")]
+        assert len(rows) == 1, f"{recipe} has {len(rows)} rows in the table of docs/results.md"
+        first = re.search(r"(?:\d+\.\d+ / )?(\d+\.\d+(?: ± \d+\.\d+)?)", header(recipe))
+        assert first, recipe
+        assert first[1] in rows[0], recipe
+        assert ("Not run here" in header(recipe)) == ("not measured here" in rows[0]), recipe
 
 
 def test_the_figures_of_the_paper_are_those_that_the_table_of_runs_compares_with() -> None:

@@ -13,6 +13,8 @@ from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.trained.formats.pictures import LONGEST, SENTENCES, SHORTEST, examples
 from probtrans_cli.trained.model import Model
 
+pytestmark = pytest.mark.usefixtures("pages")
+
 
 def test_a_training_leaves_pictures_of_every_channel(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trained)

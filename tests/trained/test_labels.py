@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -59,9 +60,7 @@ def text(tmp_path: Path) -> str:
 @pytest.fixture(scope="module")
 def others(trained: Path) -> Iterator[Path]:
     """The same folder with two runs more: `runs/pieces` has subwords, `runs/rotary` rotary scores and probabilities."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(trained)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+    with chdir(trained):
         pieces = "data.vocabulary={kind: sentencepiece, size: 120, algorithm: bpe}"
         for name, change in (("pieces", pieces), ("rotary", ROTARY)):
             changes = [f"name={name}", change, "train.epochs=1"]

@@ -18,9 +18,6 @@ def bert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A random BERT of theirs, saved with its vocabulary as the folder `bert` in a workplace, which becomes current."""
     transformers = pytest.importorskip("transformers")
     monkeypatch.chdir(workplace(tmp_path))
-    monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-    for name in ("training.loop.write_gallery", "commands.train.write_report"):  # a third of such a training
-        monkeypatch.setattr(f"probtrans_cli.{name}", lambda *_: None)
     torch.manual_seed(0)
     words = WordPieces([*PIECES, *LETTERS], Options())
     config = transformers.BertConfig(

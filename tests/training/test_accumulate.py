@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ import torch
 from support import COGS, sentences, workplace
 from torch import Tensor
 
-from probtrans_cli import atomic
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
@@ -76,9 +76,7 @@ def trainers(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trainer]
     (folder / "tags.txt").write_text("\n\n".join(lines) + "\n", "utf-8")
 
     def make(name: str, *more: str) -> Trainer:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(folder)
-            patch.setattr(atomic, "sync", lambda path: None)
+        with chdir(folder):
             recipe = load_recipe("tiny.yaml", [*TASKS[name], *more]).resolved()
             run = Path(f"run-{name}".replace(" ", "-"))
             run.mkdir(exist_ok=True)

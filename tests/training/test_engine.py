@@ -12,7 +12,7 @@ import torch
 from support import workplace
 
 import probtrans_cli
-from probtrans_cli import atomic, checkpoint
+from probtrans_cli import checkpoint
 from probtrans_cli.commands import train as runs
 from probtrans_cli.commands.eval import EvalRequest, evaluate
 from probtrans_cli.data.corpus.prepared import prepare
@@ -25,7 +25,6 @@ from probtrans_cli.training.loop import Trainer
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A new workplace as the current folder."""
-    monkeypatch.setattr(atomic, "sync", lambda path: None)
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file
 from support import workplace
 
-from probtrans_cli import atomic
 from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.errors import RecipeError
@@ -36,7 +35,6 @@ MODELS = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(atomic, "sync", lambda path: None)
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 

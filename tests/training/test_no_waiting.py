@@ -22,7 +22,6 @@ import torch
 from no_values import META, waits, without_values
 from run_of_every_task import OVERRIDES, corpora_of_every_task
 
-from probtrans_cli import atomic
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
@@ -40,7 +39,6 @@ MODELS = {"probabilistic": [], "transformer": [TRANSFORMER], "bert": [BERT], "st
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workplace with a corpus of every format as the current folder."""
-    monkeypatch.setattr(atomic, "sync", lambda path: None)
     monkeypatch.chdir(corpora_of_every_task(tmp_path, times=1))
     return tmp_path
 

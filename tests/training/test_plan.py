@@ -12,7 +12,6 @@ import pytest
 import torch
 from support import workplace
 
-from probtrans_cli import atomic
 from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.data.ranks import Ranks
@@ -133,7 +132,6 @@ def test_a_process_asks_for_its_share_in_turn() -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(atomic, "sync", lambda path: None)
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 

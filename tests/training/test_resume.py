@@ -296,8 +296,8 @@ def test_a_kill_during_the_last_save_leaves_no_checkpoint_too_many(forks: Forks,
 
 @pytest.fixture(scope="module")
 def stopped_early(forks: Forks, folder: Path) -> Path:
-    """A run that was killed at its twelfth save; do not change it."""
-    ended = forks.run(command("plain", "stopped-early"), folder, die_at=12, die_on=".last.partial")
+    """A run that was killed at its eighth save; do not change it."""
+    ended = forks.run(command("plain", "stopped-early"), folder, die_at=8, die_on=".last.partial")
     assert ended.code == -signal.SIGKILL
     return folder / "runs/stopped-early"
 

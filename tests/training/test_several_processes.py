@@ -82,9 +82,6 @@ def quietly_in(folder: Path) -> Iterator[None]:
     """Within: trainings of this process run in a folder, say nothing, and wait for no disk."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        for name in ("training.loop.write_gallery", "commands.train.write_report"):
-            patch.setattr(f"probtrans_cli.{name}", lambda *_: None)
         patch.setattr("probtrans_cli.console.STATE.level", console.QUIET)
         yield
 

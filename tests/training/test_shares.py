@@ -148,7 +148,7 @@ def test_what_cannot_be_shared_is_refused_at_once(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workplace(tmp_path))
-    words = ("train.accumulate is 1", "train.accumulate=2 train.batch_words=30")
+    words = ("train.accumulate is 1", "train.accumulate=2 train.batch_words=50")
     refused(invoke("train", "tiny.yaml", "--nproc", "2"), 2, *words)
     refused(invoke("train", "-", "--nproc", "2"), 2, "stdin")
     assert not Path("runs").exists()

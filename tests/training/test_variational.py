@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from support import workplace
 
-from probtrans_cli import atomic, checkpoint
+from probtrans_cli import checkpoint
 from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.errors import RecipeError
@@ -32,7 +32,6 @@ MATRICES = 2 * 4 + 1  # of two layers and the output
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(atomic, "sync", lambda path: None)
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 

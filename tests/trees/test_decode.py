@@ -184,7 +184,7 @@ def plain_projective_score(scores: np.ndarray, root: np.ndarray) -> float:
 @pytest.mark.parametrize("method", TREE_METHODS)
 def test_long_sentences(method: Method) -> None:
     random = np.random.default_rng(7)
-    sizes = random.integers(7, 25, size=100).tolist() + ([30, 40] if method == "mst" else [30])
+    sizes = random.integers(7, 25, size=50).tolist() + ([30, 40] if method == "mst" else [30])
     n, batch = max(sizes), len(sizes)
     scores = random.normal(size=(batch, n, n)) * random.choice([0.3, 5.0], size=(batch, 1, 1))
     scores[::4] = random.integers(0, 3, size=scores[::4].shape)
