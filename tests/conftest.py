@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import ExitStack, chdir
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -20,7 +20,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
-from support import Forks, Invoke, Ran, Stdin, real_data, remember
+from support import Forks, Invoke, Ran, Stdin, quick_trainings, real_data, remember
 
 if "PROBTRANS_SHAPES" in os.environ:  # set by tests/models/test_shapes.py: checks make small steps three times slower
     with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
@@ -40,20 +40,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that share trained runs first: of two workers, one has them all, and makes each fixture once."""
     sharing = {item.path for item in items if SHARED.intersection(getattr(item, "fixturenames", ()))}
     items.sort(key=lambda item: item.path not in sharing)
-
-
-@contextmanager
-def quick_trainings(*, pages: bool = False) -> Iterator[None]:
-    """Within: nothing waits for a disk; without ``pages``, trainings draw no trees and write no report, which is a
-    third of the smallest ones."""
-    from probtrans_cli.reports.pages import write_report
-    from probtrans_cli.trained.formats.pictures import write_gallery
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)  # guards against a loss of power
-        patch.setattr("probtrans_cli.training.loop.write_gallery", write_gallery if pages else lambda *_: None)
-        patch.setattr("probtrans_cli.commands.train.write_report", write_report if pages else lambda *_: None)
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

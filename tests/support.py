@@ -12,8 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
@@ -169,6 +169,20 @@ def remember(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(reader, "_Composer", Composer)
     patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+
+
+@contextmanager
+def quick_trainings(*, pages: bool = False) -> Iterator[None]:
+    """Within: nothing waits for a disk; without ``pages``, trainings draw no trees and write no report, which is a
+    third of the smallest ones."""
+    from probtrans_cli.reports.pages import write_report
+    from probtrans_cli.trained.formats.pictures import write_gallery
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)  # guards against a loss of power
+        patch.setattr("probtrans_cli.training.loop.write_gallery", write_gallery if pages else lambda *_: None)
+        patch.setattr("probtrans_cli.commands.train.write_report", write_report if pages else lambda *_: None)
+        yield
 
 
 COMMAND = (sys.executable, "-m", "probtrans_cli")

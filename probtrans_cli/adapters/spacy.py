@@ -97,10 +97,10 @@ class Component:
         """The model.
 
         Raises:
-            ValueError: there is none yet.
+            AttributeError: there is none yet; spaCy asks by `hasattr`.
         """
         if self._model is None:
-            raise ValueError(f"{self.name}: has no model yet: load the pipeline with spacy.load, or from_disk")
+            raise AttributeError(f"{self.name}: has no model yet: load the pipeline with spacy.load, or from_disk")
         return self._model
 
     def __call__(self, doc: Doc) -> Doc:

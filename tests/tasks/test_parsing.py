@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Invoke, real_data, workplace
+from support import Invoke, quick_trainings, real_data, workplace
 from udtools.udeval import evaluate, load_conllu
 
 import probtrans_cli
@@ -33,7 +33,7 @@ def parsers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in folder.glob("*.conllu"):  # with features, some of which are no universal ones
         text = path.read_text("utf-8")
         path.write_text(re.sub(r"(s(\t[^\t\n]*){3})\t_", r"\1\tNumber=Plur|Typo=Yes", text), "utf-8")
-    with chdir(folder):
+    with chdir(folder), quick_trainings(pages=True):
         for name, options in (("heads", HEADS), ("biaffine", BIAFFINE)):
             train(TrainRequest("tiny.yaml", [f"name={name}", *options, *SHORT]))
     return folder

@@ -32,6 +32,16 @@ from probtrans_cli.trained.evaluation import evaluate
 ByWords = tuple[str, ...]
 BY_WORDS: list[ByWords] = [(), ("verb",), ("category",), ("category", "verb")]
 """Keys of the task that are `word`: what the word alone tells."""
+WAYS = pytest.mark.parametrize(
+    ("parent", "by_words"),
+    [  # each way to say a parent with half of the groups of labels
+        pytest.param(
+            parent, by_words, marks=pytest.mark.exhaustive if (i + j) % 2 else (), id="-".join((parent, *by_words))
+        )
+        for i, parent in enumerate(PARENTS)
+        for j, by_words in enumerate(BY_WORDS)
+    ],
+)
 
 
 class Corpus:
@@ -104,8 +114,7 @@ def by_loops(corpus: Corpus, split: Split, index: int) -> list[dict[str, tuple[l
 
 
 @pytest.mark.parametrize("subwords", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["words", "pieces"])
-@pytest.mark.parametrize("by_words", BY_WORDS, ids="-".join)
-@pytest.mark.parametrize("parent", PARENTS)
+@WAYS
 def test_the_loss_is_that_of_a_plain_loop(parent: Parent, by_words: ByWords, subwords: bool) -> None:
     corpus = Corpus(parent, by_words=by_words, subwords=subwords)
     for indices in ([0, 3, 5], [2], range(len(ROWS))):
@@ -129,8 +138,7 @@ SMALL = {"kind": "transformer", "width": 8, "inner": 8, "heads": 2, "layers": 1}
 
 
 @pytest.mark.parametrize("model", [None, pytest.param(SMALL, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("by_words", BY_WORDS, ids="-".join)
-@pytest.mark.parametrize("parent", PARENTS)
+@WAYS
 def test_scores_are_those_of_a_plain_loop(parent: Parent, by_words: ByWords, model: dict[str, Any] | None) -> None:
     corpus = Corpus(parent, by_words=by_words, model=model)
     columns: dict[str, list[bool]] = defaultdict(list)
@@ -219,8 +227,7 @@ def gold_labels(corpus: Corpus, split: Split) -> list[dict[str, list[int]]]:
     return [{name: split.row(name, index).tolist() for name in names} for index in range(len(split))]
 
 
-@pytest.mark.parametrize("by_words", BY_WORDS, ids="-".join)
-@pytest.mark.parametrize("parent", PARENTS)
+@WAYS
 def test_gold_labels_rebuild_every_form(parent: Parent, by_words: ByWords) -> None:
     corpus = Corpus(parent, by_words=by_words)
     network: Any = Knowing(corpus.train, corpus.task, gold_labels(corpus, corpus.train))
@@ -264,8 +271,7 @@ def test_labels_of_a_sentence_mend_what_no_sentence_has(decode: str) -> None:
     assert found["exact_role"] == pytest.approx(1.0 if decode == "sentence" else 5 / 7)
 
 
-@pytest.mark.parametrize("by_words", BY_WORDS, ids="-".join)
-@pytest.mark.parametrize("parent", PARENTS)
+@WAYS
 def test_an_analysis_is_read_back_from_its_labels(parent: Parent, by_words: ByWords) -> None:
     corpus = Corpus(parent, by_words=by_words)
     for labels, example in zip(gold_labels(corpus, corpus.train), corpus.examples, strict=False):
