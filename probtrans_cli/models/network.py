@@ -1,11 +1,12 @@
 """From words to scores: unary scores in front of an encoder, an output layer behind it.
 
-    S_i(a)  = S[w_i, a] + Σ_{f ∈ f(w_i)} R[f, a]               log-linear unary scores; features are not in the paper
+    S_i(a)  = S[w_i, a] + Σ_x Σ_{f ∈ f(w_{i+x})} R[x, f, a]    log-linear unary scores; features are not in the paper
 
 symbol   code        shape    meaning
 S        unary       [v, d]   scores of a word with its label (Eq. 1)
-R        features    [g, d]   scores of a feature of the word's spelling with its label
-f(w)     Features             rows of R: affixes, shape (``data.features``)
+R        features    [g, d]   scores of a feature of a spelling with a label; with a window [g, (2x + 1) d], for each
+                              distance x from the words on the left to those on the right
+f(w)     Features             rows of R: affixes, shape (``data.vocabulary.features``)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -41,24 +42,42 @@ PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` where a vocabulary does no
 
 
 class FeatureScores(nn.Module):
-    """``R [g, d]``: scores of hashed features with labels. Zero at first, so a feature never seen says nothing."""
+    """``R [g, d]``: scores of hashed features with labels. Zero at first, so a feature never seen says nothing.
 
-    def __init__(self, rows: int, width: int) -> None:
+    ``window``: up to how many words away neighbours count; a feature has ``d`` scores for each distance.
+    """
+
+    def __init__(self, rows: int, width: int, window: int = 0) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(rows, width))
+        self.window = window
+        self.weight = nn.Parameter(torch.zeros(rows, (2 * window + 1) * width))
 
-    def forward(self, features: Features | Int[Tensor, "b n k"]) -> Float[Tensor, "*p d"]:
-        """Return ``Σ_f R[f, a]`` for every position; zero for one without features."""
+    def forward(self, features: Features | Int[Tensor, "b n k"], hidden: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
+        """Return the sum over the features of a word and of its neighbours; ``hidden``: words without features."""
         if isinstance(features, Tensor):
             scores = functional.embedding(features.clamp(min=0), self.weight)
-            return (scores * (features >= 0)[..., None]).sum(2)
-        return functional.embedding_bag(features.rows, self.weight, features.offsets, mode="sum")
+            scores = (scores * (features >= 0)[..., None]).sum(2)
+        else:
+            scores = functional.embedding_bag(features.rows, self.weight, features.offsets, mode="sum")
+        scores = scores.view(*hidden.shape, -1).masked_fill(hidden[..., None], 0.0)
+        if not self.window:
+            return scores
+        n, x = hidden.shape[1], 2 * self.window
+        padded = functional.pad(scores, (0, 0, self.window, self.window)).chunk(x + 1, dim=-1)
+        return torch.stack([part[:, start : start + n] for start, part in enumerate(padded)]).sum(0)
+
+    def of_entries(self, features: Features) -> Float[Tensor, "v d"]:
+        """Return the sum over the features of each entry of the vocabulary by itself."""
+        width = self.weight.shape[1] // (2 * self.window + 1)
+        own = self.weight[:, self.window * width : (self.window + 1) * width]
+        return functional.embedding_bag(features.rows, own, features.offsets, mode="sum")
 
 
 class Network(nn.Module):
     """Unary scores (``S``; its padding row zero), encoder, output layer.
 
     ``output`` makes the output layer for the encoder. ``feature_rows``: rows of ``R``, 0 = words have no features;
+    ``feature_window``: up to how many words away those of neighbours count;
     ``entries`` has the features of the vocabulary's own entries, which a tied output reads. ``S`` is standard normal
     where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``begins``: the ids of a sentence begin with
     the word `<cls>`; else, where it represents the sentence, it is added in front, and nobody else sees it.
@@ -79,6 +98,7 @@ class Network(nn.Module):
         output: Callable[[Encoder], Any],
         *,
         feature_rows: int = 0,
+        feature_window: int = 0,
         entries: Features | None = None,
         begins: bool = False,
         common: Float[Tensor, " v"] | None = None,
@@ -91,7 +111,8 @@ class Network(nn.Module):
         self.register_buffer("common", common, persistent=False)  # follows from the vocabulary
         self.register_buffer("order", torch.zeros(vocabulary, order_cues) if order_cues else None)
         self.unary = nn.Embedding(vocabulary, encoder.facts.unary_width, padding_idx=padding)
-        self.features = FeatureScores(feature_rows, encoder.facts.unary_width) if feature_rows else None
+        width = encoder.facts.unary_width
+        self.features = FeatureScores(feature_rows, width, feature_window) if feature_rows else None
         self.encoder = encoder
         encoder.start_words(self.unary.weight)
         self.output: Any = output(encoder)
@@ -125,8 +146,8 @@ class Network(nn.Module):
         scores: Tensor = self.unary(ids)
         if self.features is None or features is None:
             return scores
-        of_features: Tensor = self.features(features)
-        return scores + of_features.view_as(scores).masked_fill((ids == self.hidden)[:, :, None], 0.0)
+        scores = scores + self.features(features, ids == self.hidden)
+        return scores.masked_fill((ids == self.padding)[..., None], 0.0) if self.features.window else scores
 
     def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
         """Compute what is wanted of a batch, and nothing else: the only entrance.
@@ -306,8 +327,7 @@ class Network(nn.Module):
         """Return ``S_w(a)`` of every entry of the vocabulary."""
         if self.features is None or self.entry_rows is None or self.entry_offsets is None:
             return self.unary.weight
-        of_features: Tensor = self.features(Features(self.entry_rows, self.entry_offsets))
-        return self.unary.weight + of_features
+        return self.unary.weight + self.features.of_entries(Features(self.entry_rows, self.entry_offsets))
 
     def stages(self, *, features: bool = True) -> list[list[nn.Parameter]]:
         """Return its parameters from below: embeddings (words, features, `<cls>`, positions, segments, the norm of

@@ -107,6 +107,9 @@ VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
 class WordFeatures(Section):
     """Features of a word's spelling, added to its unary scores: `S[w] = row of w + sum of the rows of its features`."""
 
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": 0})
+    """See :class:`VocabularySection`."""
+
     prefixes: Annotated[int, Field(ge=0, le=16)] = 4
     """Use prefixes of 1 up to this many characters, lower-cased; 0 = none."""
     suffixes: Annotated[int, Field(ge=0, le=16)] = 4
@@ -117,6 +120,9 @@ class WordFeatures(Section):
     """Use the pattern of capitals, digits and punctuation: Ms -> Xx, U.S. -> X.X., mid-1990s -> x-dx."""
     rows: PositiveInt = 32768
     """Rows of the hash table of features."""
+    window: Annotated[int, Field(ge=0, le=16)] = 0
+    """Neighbours up to this many words away have a say in a word's unary scores, too, by features of their spelling
+    with rows of their own for each distance; 0 = none. Not with `task.kind: lm`."""
 
 
 @VOCABULARIES.add

@@ -246,6 +246,10 @@ class LanguageModel(TaskSection):
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         facts = recipe.model.facts
+        features = getattr(recipe.data.vocabulary, "features", None)
+        if features is not None and features.window:
+            reason = "features of later words would give them away: set this to 0"
+            yield ("data", "vocabulary", "features", "window"), reason
         if facts.has_head_variables and not self.tied:
             yield ("task", "output"), "the word is a variable of a probabilistic model: set this to tied"
         if self.readout == "exact" and not facts.has_head_variables:

@@ -71,7 +71,8 @@ def network(words: Vocabulary, *, tied: bool = False, **section: Any) -> Network
     entries = entry_features(words) if tied else None
     encoder = models.build({**SECTION, **section})
     output = tied_to(words.size) if tied else linear(words.size)
-    made = Network(words.size, encoder, output, feature_rows=words.features.size, entries=entries)
+    sizes = {"feature_rows": words.features.size, "feature_window": words.features.section.window}
+    made = Network(words.size, encoder, output, **sizes, entries=entries)
     made = made.double().eval()
     with torch.no_grad():
         made.unary.weight.normal_()
@@ -190,6 +191,30 @@ def test_unary_scores_are_row_plus_features() -> None:
             wanted = made.unary.weight[ids[index, position]].clone()
             for row in words.features.rows(word):
                 wanted += made.features.weight[row]
+            torch.testing.assert_close(found[index, position], wanted)
+
+
+@pytest.mark.parametrize("window", [1, 2])
+def test_a_window_adds_the_features_of_neighbours(window: int) -> None:
+    """By loops: each feature has scores for every distance; hidden neighbours have none, and padding stays zero."""
+    words = vocabulary(window=window)
+    made, split = network(words), encoded(words)
+    assert made.features is not None
+    assert words.features is not None
+    indices = np.array([0, 1, 2])
+    ids = torch.from_numpy(split.padded("ids", indices, PAD))
+    ids[2, 3] = MASK
+    found = made.potentials(ids, features_of(split, indices))
+    d = found.shape[-1]
+    for index, sentence in enumerate(SENTENCES):
+        assert not found[index, len(sentence) :].any()
+        for position in range(len(sentence)):
+            wanted = made.unary.weight[ids[index, position]].clone()
+            for x in range(-window, window + 1):
+                j = position + x
+                if 0 <= j < len(sentence) and ids[index, j] != MASK:
+                    for row in words.features.rows(sentence[j]):
+                        wanted += made.features.weight[row, (x + window) * d : (x + window + 1) * d]
             torch.testing.assert_close(found[index, position], wanted)
 
 

@@ -23,6 +23,7 @@ from probtrans_cli.recipe import base
 from probtrans_cli.recipe.model.probabilistic import FACTORS as SECTIONS
 
 FACTORS = [{"kind": "neighbours"}, {"kind": "grandparents", "rank": 2}]
+ARCS = {"kind": "arcs", "distances": [1]}
 FIELD: dict[str, Any] = {"labels": 2, "channels": 1, "distance": 1, "root": {"labels": 2}}
 
 
@@ -73,13 +74,20 @@ def loop_score(model: Any, unary: Tensor, labels: tuple[int, ...], heads: tuple[
             for i, j in enumerate(heads):
                 if j != n and heads[j] not in (i, n):
                     total += float(P[labels[i], labels[heads[j]]])
+        elif type(factor).__name__ == "ArcsFactor":
+            for i, j in enumerate(heads):
+                if j != n:
+                    k = next(k for k, most in enumerate([*factor.distances, n]) if abs(i - j) <= most)
+                    k += (i < j) * (len(factor.distances) + 1)
+                    a, b = labels[i], labels[j]
+                    total += float(factor.S[a, b] + factor.q[k, a] + factor.r[k, b] + factor.p[k, 0])
         else:
             total += sum(float(factor.N[a, b]) for a, b in itertools.pairwise(labels))
     return total
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("factors", [[], FACTORS[:1], FACTORS[1:], FACTORS])
+@pytest.mark.parametrize("factors", [[], FACTORS[:1], FACTORS[1:], [*FACTORS, ARCS]])
 def test_the_expected_score_of_every_assignment_is_its_score(factors: list[dict[str, Any]]) -> None:
     n = 3
     model, inference, unary = field(n, factors=factors)
@@ -94,7 +102,7 @@ def test_the_expected_score_of_every_assignment_is_its_score(factors: list[dict[
 @torch.no_grad()
 def test_messages_are_differences_of_the_expected_score() -> None:
     """It is linear in each variable, so a message to a variable is the score with the variable certain, less a rest."""
-    _, inference, _ = field(4, factors=FACTORS)
+    _, inference, _ = field(4, factors=[*FACTORS, ARCS])
     Q = inference.Q
     messages = inference.messages(Q, "labels", "heads", "root")
     for i, (a, b) in itertools.product(range(4), [(0, 1)]):
@@ -160,7 +168,7 @@ def test_the_plain_equations_have_second_derivatives() -> None:
 
 
 def test_a_further_factor_learns() -> None:
-    model = encoder(factors=FACTORS)
+    model = encoder(factors=[*FACTORS, ARCS])
     assert model.plain
     unary, mask = sentences([4, 2])
     model(Words(unary, mask)).states.square().sum().backward()

@@ -26,6 +26,7 @@ from probtrans_cli.models import Encoded
 from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.fast import bands, heads, layout, meanfield
 
+ARCS = {"kind": "arcs", "distances": [1, 4, 7]}
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"schedule": "synchronous"},
@@ -46,6 +47,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"head_labels": True, "channels": 3},
     {"head_labels": True, "schedule": "synchronous", "root": {"labels": 3, "own_label": True}, "globals": GLOBALS[0]},
     {"head_labels": True, "heads": "tree", "root": {"labels": 3, "own_label": True}, "damping": {"heads": 0.2}},
+    {"factors": [ARCS], "dropout": 0.0, "globals": GLOBALS[0]},
+    {"factors": [ARCS, ARCS], "head_labels": True, "latent": "spherical", "root": {"labels": 3, "own_label": True}},
     {"share_potentials": False, "iterations": 3, "root": {"labels": 3}, "globals": GLOBALS[2]},
     {"share_potentials": False, "schedule": "synchronous", "damping": {"heads": 0.3}},
     {"heads": "tree"},

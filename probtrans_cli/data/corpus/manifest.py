@@ -94,13 +94,20 @@ def canonical(data: Data) -> dict[str, Any]:
     of_formats = [format.options for format in FORMATS.values() if format.options is not None]
     for name in ("vocabulary", *of_formats):
         section = getattr(data, name)
-        without[name] = {key for key, default in section.added_later.items() if getattr(section, key) == default}
+        without[name] = _younger(section)
     for name in (*of_formats, "longest", "too_long", "extra", "select", "shard_sentences"):
         if getattr(data, name) == Data.model_fields[name].default:
             without[name] = True
     content = data.model_dump(mode="json", exclude=without)
     content["vocabulary"] |= VOCABULARIES[data.vocabulary.kind].identity(data.vocabulary)
     return content
+
+
+def _younger(section: Any) -> dict[str, Any]:
+    """Return the keys of a section, and of its features, that are younger than the format and have their default."""
+    keys: dict[str, Any] = {key: True for key, default in section.added_later.items() if getattr(section, key) == default}
+    features = getattr(section, "features", None)
+    return keys if features is None else keys | {"features": _younger(features)}
 
 
 def fingerprint(data: Data, sources: Sequence[Source]) -> str:

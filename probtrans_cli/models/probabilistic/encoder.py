@@ -15,7 +15,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Reading, Readout, Words, chosen_iterations
 from probtrans_cli.models.probabilistic import causal, crf
 from probtrans_cli.models.probabilistic.crf import Factor, MeanField
-from probtrans_cli.models.probabilistic.factors import further_factors
+from probtrans_cli.models.probabilistic.factors import ArcsFactor, further_factors
 from probtrans_cli.models.probabilistic.fast import meanfield as fast
 from probtrans_cli.models.probabilistic.fast.causal import FastSlots
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
@@ -256,7 +256,7 @@ class ProbabilisticEncoder(Encoder):
     @property
     def plain(self) -> bool:
         """Whether the equations run as they stand in ``crf.py``: by request, or as a factor has no fast form."""
-        return self.messages == "plain" or len(self.further) > 0
+        return self.messages == "plain" or not all(isinstance(factor, ArcsFactor) for factor in self.further)
 
     def _bias(self, unary: Tensor, mask: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:
         section = self.section.head_bias
@@ -281,10 +281,10 @@ class ProbabilisticEncoder(Encoder):
             )
         if self.plain:
             return self.field(unary, mask, cues)
-        all_pairs = all_pairs or self.section.head_bias is not None
+        all_pairs = all_pairs or self.section.head_bias is not None or len(self.further) > 0
         form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs)
-        bias = self._bias(unary, mask, cues)
-        return fast.MeanField(unary, mask, self.potentials, self.inference, self._dropout, form, bias)
+        bias, further = self._bias(unary, mask, cues), cast("Sequence[ArcsFactor]", self.further)
+        return fast.MeanField(unary, mask, self.potentials, self.inference, self._dropout, form, bias, further)
 
     def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:
         """Return the inference of a batch as its equations stand; arguments as those of :meth:`forward`."""

@@ -29,6 +29,10 @@ from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Facts, ModelSection
 class FactorSection(KindSection):
     """A further factor of the field."""
 
+    def inconsistencies(self) -> Iterator[Inconsistency]:
+        """Check the section by itself: each wrong key's path within the section, with the reason."""
+        yield from ()
+
 
 FACTORS: Kinds[FactorSection] = Kinds("factor")
 """The kinds of `model.factors`."""
@@ -41,6 +45,24 @@ class Neighbours(FactorSection):
     kind: Literal["neighbours"]
     std: PositiveFloat = 0.1
     """Standard deviation of the scores at the start."""
+
+
+@FACTORS.add
+class Arcs(FactorSection):
+    """Scores of arcs that all channels share, and of their distance, beside the ternary ones (not in the paper):
+    `F[c,i,j] += sum_ab Q_i(a) Q_j(b) S[a,b] + sum_a Q_i(a) q[k,a] + sum_b Q_j(b) r[k,b] + p[k,c]`, where k is the bucket
+    of the distance i - j."""
+
+    kind: Literal["arcs"]
+    distances: Annotated[list[Annotated[int, Field(ge=1, le=1_000)]], Field(max_length=100)] = [1, 2, 3, 4, 6, 9, 14, 22]
+    """The longest distance of each bucket but the last, which has the rest; there are as many to the left and to the
+    right."""
+    std: PositiveFloat = 0.1
+    """Standard deviation of all of these at the start."""
+
+    def inconsistencies(self) -> Iterator[Inconsistency]:
+        if self.distances != sorted(set(self.distances)):
+            yield ("distances",), "each bucket is of longer distances than the one before: sort them"
 
 
 # One number for all channels, or one for each.
@@ -455,6 +477,8 @@ class ProbabilisticTransformer(ModelSection):
         if self.root is not None and self.root.own_label and not (self.head_labels and self.channels > 1):
             reason = "the root's label is one of several: set model.head_labels=true and more channels, or false here"
             yield ("root", "own_label"), reason
+        for number, factor in enumerate(self.factors):
+            yield from ((("factors", str(number), *path), why) for path, why in factor.inconsistencies())
         yield from self._causal_inconsistencies()
         if self.head_bias is not None:
             yield from self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)

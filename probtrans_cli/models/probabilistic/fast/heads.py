@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.models.arithmetic import may_depend_on
+from probtrans_cli.models.probabilistic.factors import ArcsFactor
 from probtrans_cli.models.probabilistic.fast.bands import first_derivatives_only
 from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages, TernarySides
@@ -123,6 +124,7 @@ class StoredHeads(HeadVariables):
             far = labels_allowed(far, -1, self.inference.channels)
         self.allowed: Bool[Tensor, "l c n m"] = torch.cat([far, self.short_allowed], dim=-1)
         self.bias: Tensor | None = None
+        self.further: Sequence[ArcsFactor] = ()
         self.message: Tensor | None = None
         self._probabilities: Tensor | None = None
 
@@ -154,7 +156,12 @@ class StoredHeads(HeadVariables):
         to_head = [
             gathered(heads, side.child, side.head.shape[1]) for heads, side in zip(parts, sides.far, strict=True)
         ]
-        return self.messages.to_labels(sides, to_child, to_head, short, rows)
+        message, extra = self.messages.to_labels(sides, to_child, to_head, short, rows)
+        if self.further:
+            grid, arcs = self.layout.grid(labels), self._between_words(used)[0].sum(1)
+            of_arcs = self.layout.rows(sum(factor.messages(grid, arcs) for factor in self.further))
+            message = message + (of_arcs if rows is None else of_arcs.index_select(0, rows))
+        return message, extra
 
     def update(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
@@ -172,6 +179,8 @@ class StoredHeads(HeadVariables):
             scores = torch.cat([scores, short.to(scores.dtype)], dim=-1)
         if self.bias is not None:
             scores = scores + self.bias
+        for part in [part for factor in self.further for part in factor.scores(self.layout.grid(labels))]:
+            scores[..., : scores.shape[-1] - self.extra] += self._columns(part)
         heads = self.inference.heads
         self.message = heads.message(scores, self.message)
         new = self._distribution(self.message)

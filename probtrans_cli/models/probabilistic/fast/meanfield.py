@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from probtrans_cli.models.arithmetic import may_depend_on
+from probtrans_cli.models.probabilistic.factors import ArcsFactor
 from probtrans_cli.models.probabilistic.fast.heads import BlockedHeads, HeadVariables, StoredHeads, drop
 from probtrans_cli.models.probabilistic.fast.layout import Layout, packed, shared_lines, worth_packing
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages
@@ -87,6 +88,7 @@ class MeanField:
         dropout: float,
         form: str,
         bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
+        further: Sequence[ArcsFactor] = (),
     ) -> None:
         """Begin at the start.
 
@@ -95,6 +97,7 @@ class MeanField:
             dropout: its probability, 0 outside of training.
             form: of the head variables, see :func:`form_of`.
             bias: added to the scores of words and root as heads, where all pairs are kept; one channel or all.
+            further: factors between a word, its head and the head's word, where all pairs are kept.
         """
         self.inference, self.dropout, self.mask = inference, dropout, mask
         lines = packed if form == "pairs" else shared_lines
@@ -129,6 +132,8 @@ class MeanField:
         self.heads = HEADS[form](messages, (root is not None) + all_dep, inference, dropout, self.unary.dtype)
         if bias is not None:
             self._stored().lean(*bias)
+        if further:
+            self._stored().further = further
 
     def _stored(self) -> StoredHeads:
         assert isinstance(self.heads, StoredHeads), "heads of all pairs are stored"
