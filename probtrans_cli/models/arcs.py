@@ -47,15 +47,12 @@ class ArcOutput(OutputLayer, nn.Module):
 
     @abstractmethod
     def scores(self, view: View, allowed: Bool[Tensor, "b w h m"]) -> dict[str, Float[Tensor, "b w h m"]]:
-        """Return the scores by name; those of pairs that are not ``allowed`` do not matter."""
+        """Return the scores by name, very low ones for pairs that are not ``allowed``."""
 
     def read(self, view: View) -> Mapping[str, Tensor]:
         assert view.words is not None, "the task asks for words"
         allowed = allowed_arcs(view.words, self.relations)
-        return {
-            name: values.masked_fill(~allowed, torch.finfo(values.dtype).min).flatten(2)
-            for name, values in self.scores(view, allowed).items()
-        }
+        return {name: values.flatten(2) for name, values in self.scores(view, allowed).items()}
 
 
 class HeadOutput(ArcOutput):
@@ -65,16 +62,21 @@ class HeadOutput(ArcOutput):
     def __init__(self, encoder: Encoder, *, every_iteration: bool) -> None:
         super().__init__(encoder.top.section.channels)
         last = encoder.top.section.iterations
+        self.own_label = encoder.top.section.root.own_label
         encoder.top.score_heads(range(1, last + 1) if every_iteration else range(last, last + 1))
 
     def scores(self, view: View, allowed: Bool[Tensor, "b w h m"]) -> dict[str, Float[Tensor, "b w h m"]]:
         assert view.encoded is not None, "it reads sentences once"
-        assert view.encoded.arc_scores is not None, "so was the encoder asked"
-        w, n = allowed.shape[1], view.encoded.arc_scores.shape[-2]
-        of_words = view.encoded.arc_scores.transpose(2, 3)[:, :, :w]  # [b, t, w, h, m]
-        scores = torch.cat([of_words[..., :w], of_words[..., n : n + 1]], dim=-1)
-        *earlier, last = scores.unbind(1)
-        return {"arcs": last} | ({f"arcs {t}": of for t, of in enumerate(earlier, start=1)} if self.training else {})
+        *earlier, last = view.encoded.arc_scores if self.training else view.encoded.arc_scores[-1:]
+        scores = {"arcs": last} | {f"arcs {t}": of for t, of in enumerate(earlier, start=1)}
+        return {name: self._of_words(values.transpose(1, 2), allowed) for name, values in scores.items()}
+
+    def _of_words(self, scores: Float[Tensor, "b n h m"], allowed: Bool[Tensor, "b w h m2"]) -> Tensor:
+        w, n = allowed.shape[1], scores.shape[1]
+        if scores.shape[-1] != w + 1:  # there are longer texts, or global features
+            scores = torch.cat([scores[:, :w, :, :w], scores[:, :w, :, n : n + 1]], dim=-1)
+        # What the field does not allow is very low already.
+        return scores if self.own_label else scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
 
 
 class BiaffineOutput(ArcOutput):
@@ -104,7 +106,8 @@ class BiaffineOutput(ArcOutput):
         relations = torch.einsum("bia,cae->bice", x, self.U.to(x.dtype)) @ y[:, None].mT
         exact = torch.promote_types(relations.dtype, torch.float32)
         relations = relations.to(exact).masked_fill(~allowed, torch.finfo(exact).min)
-        return {"arcs": arcs.to(exact)[:, :, None] + relations.log_softmax(2)}
+        scores = arcs.to(exact)[:, :, None] + relations.log_softmax(2)
+        return {"arcs": scores.masked_fill(~allowed, torch.finfo(exact).min)}
 
     def _vectors(self, layer: nn.Linear, states: Tensor) -> Tensor:
         vectors = functional.dropout(functional.leaky_relu(layer(states), 0.1), self.dropout, self.training)

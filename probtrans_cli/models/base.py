@@ -156,13 +156,13 @@ class Encoded:
     head of word ``i`` is column ``j`` (the ``n`` words first, then root and global features where the model has them);
     None unless wanted.
     Of a transformer: attention of word ``i`` to word ``j`` in layer ``t`` and head ``c``, to itself included.
-    ``arc_scores [b, t, c, n, m]``: of the iterations of :meth:`Encoder.score_heads`, what the heads are the softmax of.
+    ``arc_scores``: of the iterations of :meth:`Encoder.score_heads`, what the heads are the softmax of.
     """
 
     states: Values
     sentence: Values | None = None
     arcs: Float[Tensor, "b t c n m"] | None = None
-    arc_scores: Float[Tensor, "b t c n m"] | None = None
+    arc_scores: Sequence[Float[Tensor, "b c n m"]] = ()
 
 
 @dataclass(frozen=True, slots=True)

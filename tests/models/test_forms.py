@@ -45,6 +45,7 @@ OPTIONS: list[dict[str, Any]] = [
     },
     {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
     {"head_labels": True, "channels": 3},
+    {"head_labels": True, "channels": 3, "root": {"labels": 3, "own_label": True}, "factors": [ARCS, ARCS]},
     {"head_labels": True, "schedule": "synchronous", "root": {"labels": 3, "own_label": True}, "globals": GLOBALS[0]},
     {"head_labels": True, "heads": "tree", "root": {"labels": 3, "own_label": True}, "damping": {"heads": 0.2}},
     {"factors": [ARCS], "dropout": 0.0, "globals": GLOBALS[0]},
@@ -54,6 +55,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"heads": "tree"},
     {"heads": "tree", "root": {"labels": 3}, "globals": GLOBALS[2], "damping": {"heads": 0.2}},
 ]
+LABELLED = {"distance": None, "head_labels": True, "channels": 3, "factors": [ARCS]}
 LENGTHS = [18, 1, 5, 2]  # longer than a block of the linear form and than the band
 SCORES = with_distances(DECOMPOSITIONS, [None, 0, 3])
 
@@ -130,6 +132,8 @@ def test_arcs_and_batches_without_padding(monkeypatch: pytest.MonkeyPatch) -> No
     for number, scores in enumerate(SCORES):
         compare_forms({**scores, **OPTIONS[-3]}, [6, 1, 3], monkeypatch, bool(number % 2), arcs=True)
         lengths = ([1, 1], [2], [20])[number % 3]
+        labelled = {"channels": 3, "head_labels": True, "root": {"labels": 3, "own_label": bool(number % 2)}}
+        compare_forms({**scores, **labelled, "distance": None}, [6, 1, 3], monkeypatch, bool(number % 2), arcs=True)
         compare_forms({**scores, "root": {"labels": 3}}, lengths, monkeypatch, packed=False)
 
 
@@ -181,7 +185,7 @@ def test_padding_and_what_is_not_wanted_change_nothing(messages: str, monkeypatc
     assert_near(values(with_gaps), values(model(Words(unary, mask))), 1e-12)
 
 
-@pytest.mark.parametrize("options", [{}, {"damping": {"heads": 0.3}}, {"schedule": "synchronous"}], ids=name)
+@pytest.mark.parametrize("options", [{}, {"damping": {"heads": 0.3}}, {"schedule": "synchronous"}, LABELLED], ids=name)
 @pytest.mark.parametrize("messages", ["plain", *FAST])
 def test_batches_of_no_words_and_of_no_sentences(messages: str, options: dict[str, Any]) -> None:
     model = encoder(messages=messages, **options)

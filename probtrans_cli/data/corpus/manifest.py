@@ -105,7 +105,9 @@ def canonical(data: Data) -> dict[str, Any]:
 
 def _younger(section: Any) -> dict[str, Any]:
     """Return the keys of a section, and of its features, that are younger than the format and have their default."""
-    keys: dict[str, Any] = {key: True for key, default in section.added_later.items() if getattr(section, key) == default}
+    keys: dict[str, Any] = {
+        key: True for key, default in section.added_later.items() if getattr(section, key) == default
+    }
     features = getattr(section, "features", None)
     return keys if features is None else keys | {"features": _younger(features)}
 

@@ -146,7 +146,7 @@ class ProbabilisticEncoder(Encoder):
             root = None if root is None else root.softmax(-1)
         marginals = torch.stack([after[number].heads for number in wanted], dim=1) if wanted else None
         scores = [state.scores for number, state in after.items() if number in self.scored and state.scores is not None]
-        return Encoded(states, root, marginals, arc_scores=torch.stack(scores, dim=1) if scores else None)
+        return Encoded(states, root, marginals, arc_scores=scores)
 
     def score_heads(self, iterations: Collection[int]) -> None:
         self.scored = tuple(iterations)

@@ -54,7 +54,7 @@ class Arcs(FactorSection):
     of the distance i - j."""
 
     kind: Literal["arcs"]
-    distances: Annotated[list[Annotated[int, Field(ge=1, le=1_000)]], Field(max_length=100)] = [1, 2, 3, 4, 6, 9, 14, 22]
+    distances: Annotated[list[Size], Field(max_length=100)] = [1, 2, 3, 4, 6, 9, 14, 22]  # noqa: RUF012 - pydantic copies it
     """The longest distance of each bucket but the last, which has the rest; there are as many to the left and to the
     right."""
     std: PositiveFloat = 0.1
@@ -369,7 +369,7 @@ class ProbabilisticTransformer(ModelSection):
     head_bias: HeadBias | None = None
     """Scores of heads by distance, direction, frequency and order of words, independent of labels; null = none."""
     factors: list[Annotated[FactorSection, FACTORS]] = []  # noqa: RUF012 - pydantic copies it
-    """Further factors, each defined by its expected score; all iterations share them. Inference is then `plain`."""
+    """Further factors, each defined by its expected score; all iterations share them. With `neighbours`, inference is `plain`."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
     message_weight: MessageWeight = MessageWeight()

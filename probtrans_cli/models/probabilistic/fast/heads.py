@@ -158,10 +158,16 @@ class StoredHeads(HeadVariables):
         ]
         message, extra = self.messages.to_labels(sides, to_child, to_head, short, rows)
         if self.further:
-            grid, arcs = self.layout.grid(labels), self._between_words(used)[0].sum(1)
-            of_arcs = self.layout.rows(sum(factor.messages(grid, arcs) for factor in self.further))
-            message = message + (of_arcs if rows is None else of_arcs.index_select(0, rows))
+            arcs = self._between_words(used)[0].sum(1)
+            message = self._with_further(message, self.layout.grid(labels), arcs, rows)
         return message, extra
+
+    def _with_further(self, message: Tensor, labels: Tensor, arcs: Tensor, rows: Tensor | None) -> Tensor:
+        """Add the messages of the further factors; ``arcs``: the probability of each head, whatever its channel."""
+        for factor in self.further:
+            of_arcs = self.layout.rows(factor.messages(labels, arcs))
+            message = message + (of_arcs if rows is None else of_arcs.index_select(0, rows))
+        return message
 
     def update(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
@@ -247,6 +253,123 @@ class StoredHeads(HeadVariables):
         head = head.clamp(0, n - 1)
         band = pairs.gather(-1, head.expand(*pairs.shape[:2], *head.shape))
         return torch.cat([pairs, band], dim=-1) * self.allowed[..., : n + 2 * self.distance]
+
+
+class LabelledHeads(StoredHeads):
+    """Those of the usual case where heads have labels, with gradients written by hand: one bucket, no damping and steps
+    of 1, asynchronous, not trees.
+
+    With the sides ``u``, ``v`` and what is added to their product, ``s`` of all channels and ``p`` of each, both very
+    low where there is no candidate, and the factors ``D`` of dropout:
+
+        F = u vᵀ / λ + s + p      P = softmax(F)      Q = D ∘ P       ū = Q v         v̄ = Qᵀ u
+        dQ = dū vᵀ + u dv̄ᵀ + dA   dF = Q ∘ dQ - P (Q·dQ)              A = Σ_c Q
+        du = dF v / λ + Q dv̄      dv = dFᵀ u / λ + Qᵀ dū
+
+    Sums over channels come before those over candidates: they are along whole rows of memory.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.chooses = self.pairs.any(-1, keepdim=True) | self.short_allowed.any(-1, keepdim=True).any(1, keepdim=True)
+        self.latest: tuple[Tensor, ...] = ()
+
+    def exchange(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
+    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
+        n, weight, lowest = self.pairs.shape[-1], self.inference.heads.weight, torch.finfo(labels.dtype).min / 8
+        sides, grid = self.messages.sides(labels), self.layout.grid(labels)
+        common, by_channel = labels.new_zeros(1, 1, 1, 1), labels.new_zeros(1, self.inference.channels, 1, 1)
+        for of_labels, of_distances in [factor.scores(grid) for factor in self.further]:
+            common, by_channel = common + of_labels, by_channel + of_distances
+        short = self.messages.short(sides, extra)
+        if self.bias is not None:
+            common, short = common + self.bias[..., :n], short + self.bias[..., n:]
+        common, by_channel, short = common / weight, by_channel / weight, short / weight
+        common = common.masked_fill(~self.pairs, lowest)
+        if self.inference.root_label:
+            short = short.masked_fill(~self.short_allowed, lowest)
+            first = torch.arange(self.inference.channels, device=labels.device) == 0
+            by_channel = by_channel.masked_fill(first[:, None, None], lowest)
+        kept = None
+        if self.dropout:
+            kept = drop(
+                torch.ones_like(self.pairs[:, :, :, :1], dtype=labels.dtype).repeat(1, 1, 1, n + self.extra),
+                self.dropout,
+            )
+        (far,) = sides.far
+        to_child, to_head, arcs, used, *self.latest = _Labelled.apply(
+            1.0 / weight, self.chooses, kept, far.child, far.head, common, by_channel, short
+        )
+        self.latest.append(short)
+        message, extra = self.messages.to_labels(sides, [to_child], [to_head], used, rows)
+        return self._with_further(message, grid, arcs, rows), extra
+
+    def update(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
+    ) -> tuple[TernarySides, Float[Tensor, "l c n m"]]:
+        self.exchange(labels, extra, None)
+        return self.messages.sides(labels), self.arcs()
+
+    def arcs(self) -> Float[Tensor, "l c n m"]:
+        return torch.cat(self.latest[:2], dim=-1) if self.latest else super().arcs()
+
+    def scores(self) -> Float[Tensor, "l c n m"]:
+        if not self.latest:
+            return super().scores()
+        return torch.cat([part.transpose(1, 2) for part in self.latest[2:]], dim=-1).transpose(1, 2)
+
+
+class _Labelled(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scale: float,
+        chooses: Bool[Tensor, "l 1 n 1"],
+        kept: Float[Tensor, "l 1 n m"] | None,
+        u: Float[Tensor, "l c n r"],
+        v: Float[Tensor, "l c2 n r"],
+        common: Float[Tensor, "l c3 n n"],
+        by_channel: Float[Tensor, "1 c n2 n2"],
+        short: Float[Tensor, "l c n e"],
+    ) -> tuple[Tensor, ...]:
+        """Return ``ū``, ``v̄``, ``A``, the short ``Q``, both parts of ``P``, and ``F`` without the short part."""
+        F = times(u * scale, v.mT).add_(common).add_(by_channel)
+        top = torch.cat([part.amax(1, keepdim=True) for part in (F, short)], dim=-1).amax(-1, keepdim=True)
+        P, p = (F - top).exp_(), (short - top).exp_()
+        share = chooses / sum(part.sum(1, keepdim=True).sum(-1, keepdim=True) for part in (P, p))
+        P, p = P.mul_(share), p.mul_(share)
+        Q, q = (P, p) if kept is None else (P * kept[..., : P.shape[-1]], p * kept[..., P.shape[-1] :])
+        ctx.save_for_backward(kept, u, v, P, p)
+        ctx.scale, ctx.shapes = scale, (common.shape, by_channel.shape)
+        ctx.set_materialize_grads(False)
+        return times(Q, v), gathered(Q, u, v.shape[1]), Q.sum(1), q, P, p, F
+
+    @staticmethod
+    @first_derivatives_only
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        kept, u, v, P, p = ctx.saved_tensors
+        by_child, by_head, by_arcs, by_q, by_P, by_p, by_F = gradients
+        n, channels = P.shape[-1], v.shape[1]
+        dP, dp, du, dv = torch.zeros_like(P[:1, :1]), torch.zeros_like(p), torch.zeros_like(u), torch.zeros_like(v)
+        Q = P if kept is None else P * kept[..., :n]
+        if by_child is not None:
+            dP, dv = times(by_child, v.mT), gathered(Q, by_child, channels)
+        if by_head is not None:
+            dP, du = dP + times(u, by_head.mT), times(Q, by_head)
+        if by_arcs is not None:
+            dP = dP + by_arcs[:, None]
+        dp = dp if by_q is None else by_q
+        if kept is not None:
+            dP, dp = dP * kept[..., :n], dp * kept[..., n:]
+        dP, dp = dP if by_P is None else dP + by_P, dp if by_p is None else dp + by_p
+        dF, short = dP * P, dp * p
+        mean = sum(part.sum(1, keepdim=True).sum(-1, keepdim=True) for part in (dF, short))
+        dF, short = dF.addcmul_(P, mean, value=-1.0), short.addcmul_(p, mean, value=-1.0)
+        dF = dF if by_F is None else dF.add_(by_F)
+        du, dv = du + ctx.scale * times(dF, v), dv + ctx.scale * gathered(dF, u, channels)
+        of_common, of_channels = (dF.sum_to_size(shape) for shape in ctx.shapes)
+        return None, None, None, du, dv, of_common, of_channels, short
 
 
 class BlockedHeads(HeadVariables):

@@ -6,6 +6,7 @@ label. Which form the head variables have changes no value but rounding, see :fu
 
 form       head variables                                  lines                       serves
 pairs      stored                                          one a sentence              who wants all pairs, or trees
+labelled   stored, by hand                                 one a sentence              the usual case of labelled heads
 blocked    in blocks, by hand, kept                        shared by short sentences   the usual case on a CPU
 again      in blocks, by hand, computed twice              shared                      long sentences
 stored     stored                                          shared                      graphs, GPUs, damping, steps
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from probtrans_cli.models.arithmetic import may_depend_on
 from probtrans_cli.models.probabilistic.factors import ArcsFactor
-from probtrans_cli.models.probabilistic.fast.heads import BlockedHeads, HeadVariables, StoredHeads, drop
+from probtrans_cli.models.probabilistic.fast.heads import BlockedHeads, HeadVariables, LabelledHeads, StoredHeads, drop
 from probtrans_cli.models.probabilistic.fast.layout import Layout, packed, shared_lines, worth_packing
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages
 from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Result, State, Update
@@ -38,7 +39,9 @@ LONG = 2**25  # head scores of an iteration above which they are not kept
 def form_of(option: Forms, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False) -> str:
     """Choose the form of a batch's head variables; ``all_pairs``: probabilities, or a bias, of all pairs are needed."""
     if all_pairs or inference.tree:
-        return "pairs"
+        usual = inference.labelled and inference.distance is None and inference.asynchronous and not inference.tree
+        eager = may_depend_on(mask) and mask.numel()
+        return "labelled" if usual and inference.heads.forgets and eager else "pairs"
     if torch.compiler.is_compiling() or not inference.heads.forgets:
         return "stored"  # the graph of blocks does not serve every length
     long = mask.numel() * mask.shape[1] * inference.channels > LONG if option == "fast" else option == "linear"
@@ -47,6 +50,7 @@ def form_of(option: Forms, mask: Bool[Tensor, "b n"], inference: Inference, *, a
 
 HEADS: dict[str, Callable[..., HeadVariables]] = {
     "pairs": StoredHeads,
+    "labelled": LabelledHeads,
     "blocked": partial(BlockedHeads, keep=True),
     "again": partial(BlockedHeads, keep=False),
     "stored": StoredHeads,
@@ -100,7 +104,7 @@ class MeanField:
             further: factors between a word, its head and the head's word, where all pairs are kept.
         """
         self.inference, self.dropout, self.mask = inference, dropout, mask
-        lines = packed if form == "pairs" else shared_lines
+        lines = packed if form in ("pairs", "labelled") else shared_lines
         self.layout = lines(mask) if worth_packing(mask) else Layout.of(mask)
         # What stands at padding, NaN included, must not reach any word.
         self.unary = self.layout.rows(unary.masked_fill(~mask[:, :, None], 0.0))
