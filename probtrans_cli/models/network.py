@@ -42,15 +42,17 @@ PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` where a vocabulary does no
 
 
 class FeatureScores(nn.Module):
-    """``R [g, d]``: scores of hashed features with labels. Zero at first, so a feature never seen says nothing.
+    """``R``: scores of hashed features with labels. Zero at first, so a feature never seen says nothing.
 
-    ``window``: up to how many words away neighbours count; a feature has ``d`` scores for each distance.
+    ``window``: up to how many words away neighbours count; a feature has ``d`` scores for each distance. ``rank``: all
+    of these are products of that many numbers of the feature with a matrix ``factor``; 0 = each is a parameter.
     """
 
-    def __init__(self, rows: int, width: int, window: int = 0) -> None:
+    def __init__(self, rows: int, width: int, window: int = 0, rank: int = 0) -> None:
         super().__init__()
-        self.window = window
-        self.weight = nn.Parameter(torch.zeros(rows, (2 * window + 1) * width))
+        self.window, size = window, (2 * window + 1) * width
+        self.weight = nn.Parameter(torch.zeros(rows, rank or size))
+        self.factor = nn.Parameter(torch.randn(size, rank) * rank**-0.5) if rank else None
 
     def forward(self, features: Features | Int[Tensor, "b n k"], hidden: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
         """Return the sum over the features of a word and of its neighbours; ``hidden``: words without features."""
@@ -60,6 +62,8 @@ class FeatureScores(nn.Module):
         else:
             scores = functional.embedding_bag(features.rows, self.weight, features.offsets, mode="sum")
         scores = scores.view(*hidden.shape, -1).masked_fill(hidden[..., None], 0.0)
+        if self.factor is not None:
+            scores = functional.linear(scores, self.factor)
         if not self.window:
             return scores
         n, x = hidden.shape[1], 2 * self.window
@@ -68,8 +72,8 @@ class FeatureScores(nn.Module):
 
     def of_entries(self, features: Features) -> Float[Tensor, "v d"]:
         """Return the sum over the features of each entry of the vocabulary by itself."""
-        width = self.weight.shape[1] // (2 * self.window + 1)
-        own = self.weight[:, self.window * width : (self.window + 1) * width]
+        weight = self.weight if self.factor is None else self.weight @ self.factor.T
+        own = weight.chunk(2 * self.window + 1, dim=1)[self.window]
         return functional.embedding_bag(features.rows, own, features.offsets, mode="sum")
 
 
@@ -77,7 +81,7 @@ class Network(nn.Module):
     """Unary scores (``S``; its padding row zero), encoder, output layer.
 
     ``output`` makes the output layer for the encoder. ``feature_rows``: rows of ``R``, 0 = words have no features;
-    ``feature_window``: up to how many words away those of neighbours count;
+    ``feature_window``, ``feature_rank``: see :class:`FeatureScores`;
     ``entries`` has the features of the vocabulary's own entries, which a tied output reads. ``S`` is standard normal
     where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``begins``: the ids of a sentence begin with
     the word `<cls>`; else, where it represents the sentence, it is added in front, and nobody else sees it.
@@ -99,6 +103,7 @@ class Network(nn.Module):
         *,
         feature_rows: int = 0,
         feature_window: int = 0,
+        feature_rank: int = 0,
         entries: Features | None = None,
         begins: bool = False,
         common: Float[Tensor, " v"] | None = None,
@@ -112,7 +117,7 @@ class Network(nn.Module):
         self.register_buffer("order", torch.zeros(vocabulary, order_cues) if order_cues else None)
         self.unary = nn.Embedding(vocabulary, encoder.facts.unary_width, padding_idx=padding)
         width = encoder.facts.unary_width
-        self.features = FeatureScores(feature_rows, width, feature_window) if feature_rows else None
+        self.features = FeatureScores(feature_rows, width, feature_window, feature_rank) if feature_rows else None
         self.encoder = encoder
         encoder.start_words(self.unary.weight)
         self.output: Any = output(encoder)

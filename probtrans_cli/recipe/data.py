@@ -25,6 +25,7 @@ from probtrans_cli.recipe.base import (
     NonNegativeInt,
     PositiveInt,
     Section,
+    Size,
 )
 
 
@@ -107,7 +108,7 @@ VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
 class WordFeatures(Section):
     """Features of a word's spelling, added to its unary scores: `S[w] = row of w + sum of the rows of its features`."""
 
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": 0})
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": 0, "rank": None})
     """See :class:`VocabularySection`."""
 
     prefixes: Annotated[int, Field(ge=0, le=16)] = 4
@@ -122,7 +123,10 @@ class WordFeatures(Section):
     """Rows of the hash table of features."""
     window: Annotated[int, Field(ge=0, le=16)] = 0
     """Neighbours up to this many words away have a say in a word's unary scores, too, by features of their spelling
-    with rows of their own for each distance; 0 = none. Not with `task.kind: lm`."""
+    with scores of their own for each distance; 0 = none. Not with `task.kind: lm`."""
+    rank: Size | None = None
+    """The scores of a feature, for each label and distance, are products of this many numbers with a matrix of all
+    features, which takes less time and forgets what is rare; null = each is a parameter."""
 
 
 @VOCABULARIES.add

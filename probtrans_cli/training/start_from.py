@@ -107,7 +107,7 @@ def start_from(model: Model, name: str) -> Report:
         weight = key.removeprefix(POSTERIOR)
         layer_name = weight.partition(".")[0]
         fits = layer_name in ("unary", "encoder", *rows_of_outputs)
-        fits |= key in ("start", "features.weight") and same_features
+        fits |= key in ("start", "features.weight", "features.factor") and same_features
         if values is None or not fits or (weight != key and values.shape[1:] != parameter.shape[1:]):
             if key not in unlearned:
                 (report.missing if weight == key else afresh).append(weight)

@@ -71,7 +71,8 @@ def network(words: Vocabulary, *, tied: bool = False, **section: Any) -> Network
     entries = entry_features(words) if tied else None
     encoder = models.build({**SECTION, **section})
     output = tied_to(words.size) if tied else linear(words.size)
-    sizes = {"feature_rows": words.features.size, "feature_window": words.features.section.window}
+    asked = words.features.section
+    sizes = {"feature_rows": asked.rows, "feature_window": asked.window, "feature_rank": asked.rank or 0}
     made = Network(words.size, encoder, output, **sizes, entries=entries)
     made = made.double().eval()
     with torch.no_grad():
@@ -194,10 +195,10 @@ def test_unary_scores_are_row_plus_features() -> None:
             torch.testing.assert_close(found[index, position], wanted)
 
 
-@pytest.mark.parametrize("window", [1, 2])
-def test_a_window_adds_the_features_of_neighbours(window: int) -> None:
+@pytest.mark.parametrize(("window", "rank"), [(1, None), (2, 3)])
+def test_a_window_adds_the_features_of_neighbours(window: int, rank: int | None) -> None:
     """By loops: each feature has scores for every distance; hidden neighbours have none, and padding stays zero."""
-    words = vocabulary(window=window)
+    words = vocabulary(window=window, rank=rank)
     made, split = network(words), encoded(words)
     assert made.features is not None
     assert words.features is not None
@@ -205,7 +206,8 @@ def test_a_window_adds_the_features_of_neighbours(window: int) -> None:
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     ids[2, 3] = MASK
     found = made.potentials(ids, features_of(split, indices))
-    d = found.shape[-1]
+    d, R = found.shape[-1], made.features.weight
+    R = R if made.features.factor is None else R @ made.features.factor.T
     for index, sentence in enumerate(SENTENCES):
         assert not found[index, len(sentence) :].any()
         for position in range(len(sentence)):
@@ -214,7 +216,7 @@ def test_a_window_adds_the_features_of_neighbours(window: int) -> None:
                 j = position + x
                 if 0 <= j < len(sentence) and ids[index, j] != MASK:
                     for row in words.features.rows(sentence[j]):
-                        wanted += made.features.weight[row, (x + window) * d : (x + window + 1) * d]
+                        wanted += R[row, (x + window) * d : (x + window + 1) * d]
             torch.testing.assert_close(found[index, position], wanted)
 
 

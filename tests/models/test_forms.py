@@ -297,6 +297,10 @@ def test_memory_of_the_linear_form_grows_with_the_length_alone(
     [
         ("pairs", {}, "fast banded fast-long linear", ["all pairs", "all pairs, device"]),
         ("pairs", {"heads": "tree"}, "fast banded fast-long linear", ["", "device"]),
+        ("labelled", LABELLED, "fast banded fast-long linear", ["all pairs"]),
+        ("pairs", LABELLED, "fast", ["all pairs, device", "all pairs, compiling"]),
+        ("pairs", LABELLED | {"schedule": "synchronous"}, "fast", ["all pairs"]),
+        ("pairs", LABELLED | {"distance": 2}, "fast", ["all pairs"]),
         ("blocked", {}, "fast banded", [""]),
         ("blocked", {"schedule": "synchronous", "damping": {"labels": 0.5}}, "fast banded", [""]),
         ("again", {}, "fast-long linear", ["", "device"]),

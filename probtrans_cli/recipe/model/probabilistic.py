@@ -49,9 +49,8 @@ class Neighbours(FactorSection):
 
 @FACTORS.add
 class Arcs(FactorSection):
-    """Scores of arcs that all channels share, and of their distance, beside the ternary ones (not in the paper):
-    `F[c,i,j] += sum_ab Q_i(a) Q_j(b) S[a,b] + sum_a Q_i(a) q[k,a] + sum_b Q_j(b) r[k,b] + p[k,c]`, where k is the bucket
-    of the distance i - j."""
+    """Scores of arcs that all channels share, and of the distance i - j in buckets k, beside the ternary ones (not in
+    the paper): `F[c,i,j] += sum_ab Q_i(a) Q_j(b) S[a,b] + sum_a Q_i(a) q[k,a] + sum_b Q_j(b) r[k,b] + p[k,c]`."""
 
     kind: Literal["arcs"]
     distances: Annotated[list[Size], Field(max_length=100)] = [1, 2, 3, 4, 6, 9, 14, 22]  # noqa: RUF012 - pydantic copies it
@@ -369,7 +368,8 @@ class ProbabilisticTransformer(ModelSection):
     head_bias: HeadBias | None = None
     """Scores of heads by distance, direction, frequency and order of words, independent of labels; null = none."""
     factors: list[Annotated[FactorSection, FACTORS]] = []  # noqa: RUF012 - pydantic copies it
-    """Further factors, each defined by its expected score; all iterations share them. With `neighbours`, inference is `plain`."""
+    """Further factors, each defined by its expected score; all iterations share them. With `neighbours`,
+    inference is `plain`."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
     message_weight: MessageWeight = MessageWeight()

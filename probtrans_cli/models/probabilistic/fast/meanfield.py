@@ -40,7 +40,7 @@ def form_of(option: Forms, mask: Bool[Tensor, "b n"], inference: Inference, *, a
     """Choose the form of a batch's head variables; ``all_pairs``: probabilities, or a bias, of all pairs are needed."""
     if all_pairs or inference.tree:
         usual = inference.labelled and inference.distance is None and inference.asynchronous and not inference.tree
-        eager = may_depend_on(mask) and mask.numel()
+        eager = may_depend_on(mask) and mask.numel() and not torch.is_autocast_enabled("cpu")
         return "labelled" if usual and inference.heads.forgets and eager else "pairs"
     if torch.compiler.is_compiling() or not inference.heads.forgets:
         return "stored"  # the graph of blocks does not serve every length
