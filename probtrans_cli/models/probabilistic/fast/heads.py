@@ -293,10 +293,7 @@ class LabelledHeads(StoredHeads):
             by_channel = by_channel.masked_fill(first[:, None, None], lowest)
         kept = None
         if self.dropout:
-            kept = drop(
-                torch.ones_like(self.pairs[:, :, :, :1], dtype=labels.dtype).repeat(1, 1, 1, n + self.extra),
-                self.dropout,
-            )
+            kept = drop(labels.new_ones(len(grid), 1, n, n + self.extra), self.dropout)
         (far,) = sides.far
         to_child, to_head, arcs, used, *self.latest = _Labelled.apply(
             1.0 / weight, self.chooses, kept, far.child, far.head, common, by_channel, short
@@ -351,6 +348,7 @@ class _Labelled(torch.autograd.Function):
         kept, u, v, P, p = ctx.saved_tensors
         by_child, by_head, by_arcs, by_q, by_P, by_p, by_F = gradients
         n, channels = P.shape[-1], v.shape[1]
+        # What nobody asked for is zero; one row of it is enough.
         dP, dp, du, dv = torch.zeros_like(P[:1, :1]), torch.zeros_like(p), torch.zeros_like(u), torch.zeros_like(v)
         Q = P if kept is None else P * kept[..., :n]
         if by_child is not None:
