@@ -306,6 +306,9 @@ class Parser:
             sentence,
             prediction=nothing,
             latent_labels=None if self.options.latent_labels is None else no_labels,
+            samples=None if self.options.samples is None else (),
+            best=None if self.options.best is None else (),
+            marginals=np.full((n, n + 1), np.nan) if self.options.marginals else None,
             task=None if nothing is None else task,
         )
         if not readings:
