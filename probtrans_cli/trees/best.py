@@ -120,22 +120,16 @@ def _bounds(table: np.ndarray, region: _Region) -> np.ndarray:
     """Return a bound of each region into which a region falls without its best tree, by its word."""
     tree, begin, n = region.tree, len(region.heads), len(table)
     assert tree is not None, "it has been decoded"
-    root, word = table[:, 0], table[:, 1:].max(axis=1, initial=-np.inf)
-    fixed = table[np.arange(n), tree]
-    is_root = tree == 0
-    bounds = np.empty(n - begin)
-    for i in range(begin, n):
-        out = [int(tree[i]), *(region.banned if i == begin else ())]
-        own = table[i].copy()
-        own[out] = -np.inf
-        before, words = fixed[:i].sum(), own[1:].max(initial=-np.inf)
-        later = word[i + 1 :].sum()
-        if is_root[:i].any():
-            bounds[i - begin] = before + words + later
-            continue
-        of_root = own[0] + later
-        if i + 1 < n and words > -np.inf:
-            gains = root[i + 1 :] - word[i + 1 :]
-            of_root = max(of_root, words + later + gains.max())
-        bounds[i - begin] = before + of_root
-    return bounds
+    fixed, rows = table[np.arange(n), tree], table[begin:].copy()
+    root, best = table[begin:, 0], rows[:, 1:].max(axis=1)  # of words behind the one that changes its head
+    rows[np.arange(n - begin), tree[begin:]] = -np.inf
+    rows[0, list(region.banned)] = -np.inf
+    changed = rows[:, 1:].max(axis=1)
+    before = (fixed.cumsum() - fixed)[begin:]
+    has_root = ((tree == 0).cumsum() > (tree == 0))[begin:]
+    with np.errstate(invalid="ignore"):  # -inf for words that can be below the root alone
+        later = np.append(best[:0:-1].cumsum()[::-1], 0.0)
+        gain = np.append(np.maximum.accumulate((root - best)[:0:-1])[::-1], -np.inf)
+        rooted = np.where(has_root, changed, np.maximum(rows[:, 0], changed + gain))
+        bounds = before + later + rooted
+    return np.fmin(bounds, -region.cost)

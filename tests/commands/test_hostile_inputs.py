@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hostile.mutations import json_mutated, mutated, tensors_mutated
-from hostile.place import MEMORY, Place, judged
+from hostile.place import CODES, MEMORY, Place, judged
 from hostile.process import Ended, start
 from support import ROOT, environment
 
@@ -40,7 +40,7 @@ def ended(
     ],
 )
 def test_what_is_wrong_with_how_a_command_ended(given: Ended, fault: str | None) -> None:
-    assert judged(given) == ([] if fault is None else [fault])
+    assert judged(given, CODES) == ([] if fault is None else [fault])
 
 
 def test_a_child_is_watched(tmp_path: Path) -> None:
@@ -48,11 +48,11 @@ def test_a_child_is_watched(tmp_path: Path) -> None:
         raise RuntimeError("planted")
 
     failed = start(("load",), tmp_path, tmp_path / "one", function=fails).wait()
-    assert judged(failed) == ["exit code 1", "traceback"]
+    assert judged(failed, CODES) == ["exit code 1", "traceback"]
     assert "planted" in failed.err
     assert failed.memory > 2**20
     slept = start(("load",), tmp_path, tmp_path / "two", function=lambda: time.sleep(60) or 0).wait(limit=0.2)
-    assert judged(slept) == ["hang: killed after the limit"]
+    assert judged(slept, CODES) == ["hang: killed after the limit"]
     assert slept.seconds < 30
 
 
@@ -94,5 +94,5 @@ def test_a_hundredth_of_the_attack(tmp_path: Path) -> None:
     groups = {line.split()[0] for line in done.stdout.splitlines()[1:-1]}
     assert groups == {
         "recipe", "override", "arguments", "corpus", "evaluated", "parsed", "scored", "extracted", "pieces", "tabled",
-        "continued", "converted", "prepared", "folder", "checkpoint", "all",
+        "continued", "converted", "prepared", "folder", "checkpoint", "special", "linked", "kill", "race", "all",
     }  # fmt: skip

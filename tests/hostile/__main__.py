@@ -1,7 +1,7 @@
 """Attack the command line, and print what came of it; exits 1 if anything is wrong.
 
-    python -m tests.hostile                                          # everything: eight minutes on two cores
-    python -m tests.hostile --scale 0.02 --only parsed --only folder # a fiftieth of two groups
+    python -m tests.hostile                                          # everything: a quarter of an hour on two cores
+    python -m tests.hostile --scale 0.02 --only parsed --only kill   # a fiftieth of two groups
     python -m tests.hostile --only parsed --seed 3 --index 17        # one input again
 
 Each input depends on the seed, its group and its number alone. Where something is wrong, its files are kept.

@@ -8,11 +8,12 @@ import stat
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import folders, inputs, material, process
-from .place import Group, Place
+from . import folders, inputs, kills, material, process, races
+from .place import STOPPED, Group, Place
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Row:
     """What came of a group."""
 
     inputs: int = 0
+    killed: int = 0
+    """Commands that a signal has ended, or made to save and stop."""
     codes: Counter[int] = field(default_factory=Counter)
     tracebacks: int = 0
     hangs: int = 0
@@ -51,6 +54,7 @@ class Row:
     def add(self, one: Tried) -> None:
         """Count one more input."""
         self.inputs += 1
+        self.killed += sum(code < 0 or code in STOPPED for code in one.codes)
         self.codes.update(one.codes)
         for fault in one.faults:
             self.tracebacks += fault.startswith(("traceback", "exit code 1\n"))
@@ -62,7 +66,7 @@ class Row:
 
 
 HEADER = (
-    "group", "inputs", "commands", "tracebacks", "hangs", "lost files", "others", "largest MB", "slowest s",
+    "group", "inputs", "commands", "killed", "tracebacks", "hangs", "lost files", "others", "largest MB", "slowest s",
     "exit codes",
 )  # fmt: skip
 
@@ -86,7 +90,7 @@ def table(every: Iterable[Tried]) -> str:
 def _cells(name: str, row: Row) -> tuple[str, ...]:
     codes = " ".join(f"{code}:{count:,}" for code, count in sorted(row.codes.items()))
     commands, megabytes = sum(row.codes.values()), row.memory // 2**20
-    numbers = (row.inputs, commands, row.tracebacks, row.hangs, row.lost, row.others, megabytes)
+    numbers = (row.inputs, commands, row.killed, row.tracebacks, row.hangs, row.lost, row.others, megabytes)
     return (name, *(f"{number:,}" for number in numbers), f"{row.seconds:.1f}", codes)
 
 
@@ -97,7 +101,7 @@ def told(one: Tried) -> str:
     return "\n".join([*lines, f"  its files: {one.kept}\n"])
 
 
-GROUPS: dict[str, Group] = {group.name: group for module in (folders, inputs) for group in module.GROUPS}
+GROUPS: dict[str, Group] = {group.name: group for module in (kills, races, folders, inputs) for group in module.GROUPS}
 
 
 @dataclass(frozen=True)
@@ -165,8 +169,10 @@ def attack(
         for name in names
         for number in (range(max(1, round(GROUPS[name].count * scale))) if index is None else [index])
     ]
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap_unordered(Input.attempt, every, chunksize=1)
+    # Not a pool of daemons, whose children may have no workers.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        for future in as_completed([pool.submit(Input.attempt, one) for one in every]):
+            yield future.result()
     changed = [name for name, sum in material.checksums(folder / "material").items() if before.get(name) != sum]
     if changed:
         yield Tried("all", seed, 0, (), 0.0, 0.0, 0, (f"changed file: of the material: {changed}",), None)

@@ -127,6 +127,8 @@ def arguments(place: Place) -> None:
         ("eval", "runs/tiny", "dev.conllu", "--labels", "--top", number),
         ("parse", "runs/tagger", "dev.conllu", "--top", number, "-f", "jsonl"), ("parse", "runs/tagger", word),
         ("parse", "runs/tagger", "dev.conllu", "--longest", number),
+        ("parse", "runs/tagger", "dev.conllu", "--samples", chance.choice(("2", "0", "-1", word)), "--seed", number),
+        ("parse", "runs/tagger", "dev.conllu", "--best", chance.choice(("2", "0", "nan", word)), "--decode", "mst"),
         ("parse", "runs/tagger", "dev.conllu", "--abstain", number), ("eval", "runs/tagger", "--ood", word),
         ("parse", "runs/tagger", "dev.conllu", "--dropout-samples", chance.choice(("0", "-1", "nan", "2", word))),
         ("eval", "runs/tagger", "runs/tiny", word), ("eval", "runs/tagger", word, "runs/tagger", "--uncertainty"),
@@ -252,6 +254,9 @@ def parsed(place: Place) -> None:
         "--uncertainty",
         "--abstain=0.5",
         "--dropout-samples=2",
+        "--samples=2",
+        "--best=2",
+        "--marginals",
     ):
         options += [option] if chance.random() < 0.2 else []
     options += chance.choice(
@@ -364,8 +369,8 @@ def pieces(place: Place) -> None:
 
 
 GROUPS = (
-    Group("recipe", 900, recipe), Group("override", 500, override), Group("arguments", 450, arguments),
-    Group("corpus", 1000, corpus), Group("evaluated", 450, evaluated), Group("parsed", 750, parsed),
-    Group("scored", 450, scored), Group("extracted", 200, extracted), Group("converted", 300, converted),
-    Group("pieces", 120, pieces),
+    Group("recipe", 1200, recipe), Group("override", 700, override), Group("arguments", 700, arguments),
+    Group("corpus", 1300, corpus), Group("evaluated", 700, evaluated), Group("parsed", 1300, parsed),
+    Group("scored", 550, scored), Group("extracted", 250, extracted), Group("converted", 400, converted),
+    Group("pieces", 150, pieces),
 )  # fmt: skip

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+import shutil
+import signal
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from support import COGS, sentences, workplace
 
-from .process import start
+from .process import Signal, start
 
 SHORT = ("train={epochs: 1, batch_words: 120}", "model.dropout=0")
 TRANSFORMER = "model={kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2}"
@@ -32,6 +36,11 @@ RUNS: dict[str, Sequence[str]] = {
         "data={train: doc.txt, dev: doc.txt, test: doc.txt, format: documents, documents: {max_length: 24}}",
         "task={kind: pretrain, eval_masks: 1}",
     ),
+    "parser": (
+        "data={train: train.conllu, dev: dev.conllu, test: test.conllu, format: treebank}",
+        "task={kind: parsing, relations: universal, tags: [upos], heads: tree}",
+    ),
+    "lm": ("task={kind: lm}", "model.causal=true"),
     "char": ("data.vocabulary={kind: char}", "task={kind: tagging, column: upos}"),
     "pieces": ("data.vocabulary={kind: sentencepiece, size: 120}", "task.eval_masks=1", "data.dev=null"),
     "bert": (
@@ -45,6 +54,7 @@ RUNS: dict[str, Sequence[str]] = {
 CORPORA = {
     "tiny": "train.conllu", "tagger": "train.conllu", "ner": "ner.txt", "classes": "texts.tsv", "cogs": "cogs.tsv",
     "pretrain": "doc.txt", "char": "train.conllu", "pieces": "train.conllu", "bert": "train.conllu",
+    "parser": "train.conllu", "lm": "train.conllu",
 }  # fmt: skip
 """The training file of each run."""
 
@@ -64,6 +74,28 @@ GRIDS = {
     '"coordinations": [{"cc": 1, "conjuncts": [[0, 1], [2, 3]]}]}\n',
 }
 """Files of tuples and of coordinations, in each form."""
+
+# Trainings that are killed, and compared with these unbroken ones.
+WHOLE: dict[str, Sequence[str]] = {
+    "plain": ("train.epochs=1", "save.every_steps=1", "eval.every_steps=4", "save.keep=2", "task.eval_masks=1"),
+    "ema": ("train.epochs=1", "save.every_steps=2", "optim.ema=0.9", "task={kind: tagging, word_dropout: 1.0}"),
+}
+PREPARE = ("prepare", "tiny.yaml", "data.prepared=here/prepared")
+BULK = ("parse", "runs/tiny", "dev.conllu", "--output-dir", "done", "--block-size", "600", "--samples", "2")
+COUNTED: dict[str, Sequence[str]] = {
+    **{name: ("train", "tiny.yaml", *overrides, "--run", f"runs/whole-{name}") for name, overrides in WHOLE.items()},
+    "prepare": PREPARE,
+    "jobs": (*PREPARE, "--jobs", "2"),
+    "bulk": BULK,
+    "workers": (*BULK, "--workers", "2"),
+    "eval": ("eval", "runs/tiny", "--split", "dev"),
+    "choose": ("eval", "runs/tiny", "--split", "dev", "--choose"),
+    "predictions": ("eval", "runs/tagger", "--split", "dev", "--predictions", "pairs.txt"),
+    "export": ("export", "runs/tiny", "killed-export"),
+    "wheel": ("export", "runs/tiny", "killed-wheel", "--format", "wheel"),
+    "parse": ("parse", "runs/tiny", "dev.conllu", "-o", "parsed.conllu"),
+}
+"""Commands that are killed, and how many calls they make and files they touch is counted."""
 
 
 def make(folder: Path) -> None:
@@ -85,6 +117,13 @@ def make(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "train.conllu.gz").write_bytes(gzip.compress(sentences("train", 40).encode(), mtime=0))
     _commands(folder)
+    (folder / "here").mkdir()
+    counts = {}
+    for name, arguments in COUNTED.items():
+        counts[name] = {kind: _run(folder, arguments, kind) for kind in ("calls", "files")}
+    (folder / "counted.json").write_text(json.dumps(counts), encoding="utf-8")
+    ended = start((*BULK, "--merge"), folder, folder / "streams").wait(120)
+    (folder / "merged.conllu").write_text(ended.out, encoding="utf-8")
 
 
 def _commands(folder: Path) -> None:
@@ -97,10 +136,17 @@ def _commands(folder: Path) -> None:
         (folder / name).write_text(ended.out, encoding="utf-8")
 
 
-def _run(folder: Path, arguments: Sequence[str]) -> None:
-    """Run a command that must come to its end."""
-    ended = start(arguments, folder, folder / "streams").wait(300)
+def _run(folder: Path, arguments: Sequence[str], counted: str | None = None) -> int:
+    """Run a command that must come to its end; returns what it counted."""
+    if counted is not None:  # it may have been run already
+        options = dict(pairwise(arguments))
+        made = options.get("--run") or options.get("--output-dir")
+        made = made or {"prepare": "here/prepared", "export": arguments[2]}.get(arguments[0], "nothing")
+        shutil.rmtree(folder / made, ignore_errors=True)
+    never = None if counted is None else Signal(signal.SIGKILL, 10**12, counted)
+    ended = start(arguments, folder, folder / "streams", kill=never).wait(300)
     assert ended.code == 0, f"{arguments}: {ended.code}\n{ended.err}"
+    return ended.counted
 
 
 def checksums(folder: Path) -> dict[str, str]:

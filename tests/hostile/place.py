@@ -9,16 +9,18 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import unicodedata
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .process import Ended, Function, start
+from .process import LIMIT, Ended, Function, Running, Signal, start
 
 MEMORY = 2 * 1024**3  # bytes that no command may exceed
 CODES = frozenset({0, 2, 3, 4, 5, 6, 7})
 """Exit codes of `docs/command-line.md`, but for a bug and for what signals and closed pipes give."""
+STOPPED = frozenset({75, 130})
 _BUG = re.compile(
     r"Traceback \(most recent|This is a bug in probtrans|Exception ignored|Fatal Python|\.py:\d+: \w*Warning"
 )
@@ -89,14 +91,29 @@ class Place:
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def run(self, *arguments: str, stdin: bytes = b"", function: Function | None = None) -> Ended:
-        """Run a command and judge it."""
+    def start(
+        self, *arguments: str, stdin: bytes = b"", kill: Signal | None = None, delay: float = 0.0,
+        function: Function | None = None,
+    ) -> Running:  # fmt: skip
+        """Start a command."""
         streams = self.streams / f"{len(list(self.streams.glob('*'))) if self.streams.exists() else 0}"
-        ended = start(arguments, self.folder, streams, stdin=stdin, function=function).wait()
+        return start(arguments, self.folder, streams, stdin=stdin, kill=kill, delay=delay, function=function)
+
+    def wait(self, running: Running, allowed: Collection[int] = CODES) -> Ended:
+        """Wait for a command and judge it."""
+        started_afresh = {"--workers", "--jobs"} & set(running.arguments)  # which imports torch in each process
+        ended = running.wait(LIMIT * 4 if started_afresh else LIMIT)
         self.ended.append(ended)
-        for fault in [*judged(ended), *self._lost()]:
+        for fault in [*judged(ended, allowed), *self._lost()]:
             self.fault(fault, ended)
         return ended
+
+    def run(
+        self, *arguments: str, stdin: bytes = b"", kill: Signal | None = None, allowed: Collection[int] = CODES,
+        function: Function | None = None,
+    ) -> Ended:  # fmt: skip
+        """Run a command and judge it."""
+        return self.wait(self.start(*arguments, stdin=stdin, kill=kill, function=function), allowed)
 
     # --- what is judged -----------------------------------------------------------------------------------------------
 
@@ -132,12 +149,12 @@ class Place:
         shutil.rmtree(self.streams, ignore_errors=True)
 
 
-def judged(ended: Ended) -> list[str]:
+def judged(ended: Ended, allowed: Collection[int]) -> list[str]:
     """What is wrong with how a command ended."""
     faults = []
     if ended.hung:
         return ["hang: killed after the limit"]
-    if ended.code not in CODES:
+    if ended.code not in allowed:
         faults.append(f"exit code {ended.code}")
     if _BUG.search(ended.err):
         faults.append("traceback")
@@ -155,6 +172,11 @@ def judged(ended: Ended) -> list[str]:
         except ValueError as error:
             faults.append(f"stdout is not JSON: {error}")
     return faults
+
+
+def killed_by(number: signal.Signals) -> frozenset[int]:
+    """How a command may end that got a signal: by it, with a saved training, or before the signal came."""
+    return CODES | STOPPED | {-number}
 
 
 def controls(text: str) -> str:

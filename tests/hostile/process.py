@@ -20,11 +20,24 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 LIMIT = 20.0  # seconds; what takes longer hangs
 
 # A function in place of the command, for what Python programs call themselves.
 Function = Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A signal that a command sends to itself at a moment that does not depend on how fast the machine is."""
+
+    number: signal.Signals
+    at: int
+    """Before this call of a Python function, or operation on a file; counted from 1."""
+    counted: str = "calls"
+    """``calls`` or ``files``."""
 
 
 @dataclass
@@ -42,6 +55,8 @@ class Ended:
     memory: int
     """Bytes, the most it has held."""
     hung: bool = False
+    counted: int = 0
+    """Calls or operations of a command that was to count them and came to its end."""
 
 
 @dataclass
@@ -64,9 +79,11 @@ class Running:
             os.kill(self.process, signal.SIGKILL)
         _, status, usage = os.wait4(self.process, 0)
         out, err = ((self.streams / name).read_bytes().decode("utf-8", "backslashreplace") for name in ("out", "err"))
+        counted = self.streams / "counted"
         return Ended(
             self.arguments, os.waitstatus_to_exitcode(status), out, err, time.monotonic() - self.began,
             usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, not there,
+            int(counted.read_text()) if counted.exists() else 0,
         )  # fmt: skip
 
 
@@ -92,7 +109,9 @@ def start(
     streams: Path,
     *,
     stdin: bytes = b"",
+    kill: Signal | None = None,
     function: Function | None = None,
+    delay: float = 0.0,
 ) -> Running:
     """Start a command in a folder; its streams are files in another one."""
     streams.mkdir(parents=True, exist_ok=True)
@@ -101,7 +120,7 @@ def start(
     if process == 0:
         code = 1
         try:
-            code = _child(arguments, folder, streams, function)
+            code = _child(arguments, folder, streams, kill, function, delay)
         except BaseException:  # a fault of the attack itself, not of what it attacks
             traceback.print_exc()
         finally:
@@ -109,7 +128,9 @@ def start(
     return Running(arguments, process, streams)
 
 
-def _child(arguments: Sequence[str], folder: Path, streams: Path, function: Function | None) -> int:
+def _child(
+    arguments: Sequence[str], folder: Path, streams: Path, kill: Signal | None, function: Function | None, delay: float
+) -> int:
     from probtrans_cli.__main__ import main
     from probtrans_cli.cli import streams as streams_of_the_process
 
@@ -124,13 +145,37 @@ def _child(arguments: Sequence[str], folder: Path, streams: Path, function: Func
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.fsync = lambda handle: None  # guards against a loss of power, not against a kill, and costs most of the time
     sys.argv = ["probtrans", *arguments]
+    time.sleep(delay)
     if function is not None:
         streams_of_the_process.set_up()
         return function()
+    count = 0
+
+    def one_more() -> None:
+        nonlocal count
+        count += 1
+        if kill is not None and count == kill.at:
+            os.kill(os.getpid(), kill.number)
+
+    def trace(frame: FrameType, event: str, argument: Any) -> None:
+        one_more()  # a call: answering None, it is not asked about the lines of the function
+
+    def audit(event: str, values: tuple[Any, ...]) -> None:
+        if event in _FILES and isinstance(values[0], str | os.PathLike):
+            one_more()
+
+    if kill is not None:
+        sys.settrace(trace) if kill.counted == "calls" else sys.addaudithook(audit)
     try:
         main(list(arguments))
     except SystemExit as end:
         code = end.code
+    sys.settrace(None)
     sys.stdout.flush()
     sys.stderr.flush()
+    if kill is not None:
+        (streams / "counted").write_text(str(count))
     return code if isinstance(code, int) else 1
+
+
+_FILES = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "shutil.rmtree"}
