@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 def main(arguments: list[str] | None = None) -> int:
     """Read the arguments, make the material, try every input, print the table; returns the exit code."""
+    from . import process
     from .attack import GROUPS, attack, table, told
 
     parser = argparse.ArgumentParser(
@@ -33,7 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--index", type=int, help="only the input of this number")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="inputs at once")
     parser.add_argument("--kept", type=Path, default=Path("hostile-faults"), help="where the files of faults are kept")
+    parser.add_argument("--limit", type=float, default=process.LIMIT, help="seconds of a command, for busy machines")
     options = parser.parse_args(arguments)
+    process.LIMIT = options.limit
     began = time.monotonic()
     place = Path(tempfile.mkdtemp(prefix="hostile-"))
     os.environ["PROBTRANS_DATA"] = str(place / "no-corpora")  # a name in a mutated recipe is no real corpus

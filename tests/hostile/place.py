@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .process import LIMIT, Ended, Function, Running, Signal, start
+from . import process
+from .process import Ended, Function, Running, Signal, start
 
 MEMORY = 2 * 1024**3  # bytes that no command may exceed
 CODES = frozenset({0, 2, 3, 4, 5, 6, 7})
@@ -102,7 +103,7 @@ class Place:
     def wait(self, running: Running, allowed: Collection[int] = CODES) -> Ended:
         """Wait for a command and judge it."""
         started_afresh = {"--workers", "--jobs"} & set(running.arguments)  # which imports torch in each process
-        ended = running.wait(LIMIT * 4 if started_afresh else LIMIT)
+        ended = running.wait(process.LIMIT * (4 if started_afresh else 1))
         self.ended.append(ended)
         for fault in [*judged(ended, allowed), *self._lost()]:
             self.fault(fault, ended)

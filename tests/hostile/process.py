@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-LIMIT = 20.0  # seconds; what takes longer hangs
+LIMIT = 20.0  # seconds; what takes longer hangs, unless the machine is busy: `--limit` sets it
 
 # A function in place of the command, for what Python programs call themselves.
 Function = Callable[[], int]
@@ -69,8 +69,9 @@ class Running:
     """The folder with its stdin, stdout and stderr."""
     began: float = field(default_factory=time.monotonic)
 
-    def wait(self, limit: float = LIMIT) -> Ended:
+    def wait(self, limit: float | None = None) -> Ended:
         """Wait for the end; what takes longer than the limit (in seconds) is killed."""
+        limit = LIMIT if limit is None else limit
         watched = os.pidfd_open(self.process)
         left = self.began + limit - time.monotonic()
         there, _, _ = select.select([watched], [], [], max(left, 0.0))

@@ -15,10 +15,11 @@ from probtrans_cli.errors import ProbtransError
 from probtrans_cli.folders import lock
 from probtrans_cli.recipe.source import load_recipe
 
+from . import process
 from .kills import CORPORA
 from .material import BULK, PREPARE
 from .place import CODES, STOPPED, Group, Place
-from .process import LIMIT, Ended, Running
+from .process import Ended, Running
 
 ENDLESS = ("train.epochs=1000000", "save.every_steps=1", "task.eval_masks=1")
 RUN = "runs/raced"
@@ -26,7 +27,7 @@ RUN = "runs/raced"
 
 def _until(done: Callable[[], bool]) -> bool:
     """Wait for something that is on its way; False: it did not come."""
-    deadline = time.monotonic() + LIMIT / 2
+    deadline = time.monotonic() + process.LIMIT / 2
     while not done():
         if time.monotonic() > deadline:
             return False
