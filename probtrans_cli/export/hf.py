@@ -20,9 +20,10 @@ from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export.measure import change_of_score, in_precision, random_sentences, source_of
-from probtrans_cli.hf import bert_of, register, write_bert, write_probabilistic
+from probtrans_cli.hf import bert_of, register, write_bert, write_gpt2, write_probabilistic
+from probtrans_cli.hf.gpt2 import ARCHITECTURE as GPT2
 from probtrans_cli.hf.write import Architecture
-from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.models.base import Inputs, Readout, Wants
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
 from probtrans_cli.models.outputs import BertWordOutput, PairOutput, SeveralOutputs
 from probtrans_cli.tasks.base import OUTPUT
@@ -88,8 +89,8 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
         raise UsageError("not expressible in transformers: data.vocabulary.features", hint=hint)
     if network.common is not None:
         raise UsageError("not expressible in transformers: model.head_bias", hint=hint)
-    if section.facts.is_causal:
-        raise UsageError("not expressible in transformers: model.causal", hint=hint)
+    if section.facts.is_causal and section.kind != AS_BERT:
+        raise UsageError("not expressible in transformers: model.causal of a field", hint=hint)
     if network.start is not None:
         hint += ", or train with data.vocabulary.kind wordpiece, which has a [CLS]"
         raise UsageError("not expressible in transformers: task.representation: cls of a word of its own", hint=hint)
@@ -101,6 +102,11 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
     if section.kind == OWN:
         write_probabilistic(section, tensors, folder, pad=model.vocabulary.PAD, texts=texts, dtype=dtype)
         return Written("ProbabilisticModel", [*notes, "the output layer is left out"])
+    if section.facts.is_causal:
+        never = [model.vocabulary.PAD, model.vocabulary.MASK]
+        options: dict[str, Any] = {"pad": never[0], "never": never, "texts": texts, "dtype": dtype}
+        notes += write_gpt2(section, weights_of(network), folder, expand_shared=expand_shared, **options)
+        return Written(GPT2, notes)
     architecture = architecture_of(model)
     if architecture == "BertModel":
         kind = model.recipe.task.kind
@@ -209,6 +215,12 @@ def difference_there(model: Model, folder: Path, architecture: str, ids: Tensor,
     network = model.network.cpu()
     base = getattr(theirs.eval(), "bert", theirs)
     inputs, batch = Inputs(ids=ids, mask=mask), {"input_ids": ids, "attention_mask": mask.long()}
+    if architecture == GPT2:
+        behind = mask.clone()
+        behind[:, 0] = False
+        ours = network(inputs, Wants(tokens=behind, readout=Readout())).scores["words"]
+        possible = ours.isfinite()
+        return float((ours - theirs(**batch).logits[:, :-1][behind[:, 1:]])[possible].abs().max())
     states = network(inputs, Wants(states=True)).states
     assert states is not None, "they are wanted"
     pairs = [(states[mask], base(**batch).last_hidden_state[mask])]

@@ -40,7 +40,8 @@ Files = Mapping[str, str | bytes]
 
 
 def obstacles(section: ModelSection, *, expand_shared: bool = False) -> list[str]:
-    """Return the options, by name and value, that BERT has no form for.
+    """Return the options, by name and value, that BERT has no form for; of a causal transformer, that GPT-2 has none
+    for.
 
     Args:
         section: of a model.
@@ -50,10 +51,12 @@ def obstacles(section: ModelSection, *, expand_shared: bool = False) -> list[str
         return [f"model.kind: {section.kind}"]
     section = cast("Transformer", section)
     size = section.head_size or section.width // section.heads
+    embedding_norm = str(section.embedding_norm).lower()
     unlike = {
         f"positions: {section.positions.kind}": section.positions.table_rows is None,
-        f"norm: {section.norm}": section.norm != "post",
-        "embedding_norm: false": not section.embedding_norm,
+        f"norm: {section.norm}": section.norm != ("pre" if section.causal else "post"),
+        f"embedding_norm: {embedding_norm}": section.embedding_norm == section.causal,
+        f"segments: {section.segments}": section.causal and section.segments > 0,
         f"head_size: {size}": size * section.heads != section.width,
     }
     for name in () if expand_shared else ("share_layers", "tie_kv", "tie_qo"):
@@ -86,7 +89,7 @@ def bert_of(
     all_tensors = dict(tensors)
     notes = list(_fill(section, all_tensors))
     for index in range(section.layers):
-        _repeat_shared(section, all_tensors, index)
+        repeat_shared(section, all_tensors, index)
     shared = {"share_layers": False, "tie_kv": False, "tie_qo": False}
     plain = {"bias": "all", "pooler": True, "segments": section.segments or 1}
     section = section.model_copy(update=shared | plain)
@@ -121,12 +124,7 @@ def bert_of(
 def _fill(section: Transformer, tensors: dict[str, Tensor]) -> Iterator[str]:
     """Add the tensors of BERT that the model lacks, with values that change nothing; yield a note for each kind."""
     table, width = tensors["unary.weight"], section.width
-    if section.bias != "all":
-        sizes = {"projections": (3 - section.tie_kv) * width, "output": width, "widen": section.inner, "narrow": width}
-        for index in range(1 if section.share_layers else section.layers):
-            for name, size in sizes.items():
-                tensors.setdefault(f"encoder.layers.{index}.{name}.bias", table.new_zeros(size))
-        yield f"bias: {section.bias}: the others are written as zeros"
+    yield from fill_biases(section, tensors)
     if not section.segments:
         tensors["encoder.segments.weight"] = table.new_zeros(1, width)
         yield "segments: 0: one is written, of zeros"
@@ -136,7 +134,19 @@ def _fill(section: Transformer, tensors: dict[str, Tensor]) -> Iterator[str]:
     tensors.setdefault("encoder.pooler.bias", table.new_zeros(width))
 
 
-def _repeat_shared(section: Transformer, tensors: dict[str, Tensor], index: int) -> None:
+def fill_biases(section: Transformer, tensors: dict[str, Tensor]) -> Iterator[str]:
+    """Add the biases of layers that the model lacks, as zeros; yield a note if there are any."""
+    if section.bias != "all":
+        width = section.width
+        sizes = {"projections": (3 - section.tie_kv) * width, "output": width, "widen": section.inner, "narrow": width}
+        for index in range(1 if section.share_layers else section.layers):
+            for name, size in sizes.items():
+                zeros = tensors["unary.weight"].new_zeros(size)
+                tensors.setdefault(f"encoder.layers.{index}.{name}.bias", zeros)
+        yield f"bias: {section.bias}: the others are written as zeros"
+
+
+def repeat_shared(section: Transformer, tensors: dict[str, Tensor], index: int) -> None:
     """Give a layer its own copies of what it shares."""
     layer, width = f"encoder.layers.{index}.", section.width
     if section.share_layers and index:
@@ -188,7 +198,7 @@ def write_bert(
     config = bert.config | {"architectures": [architecture], kind: str(dtype).removeprefix("torch.")}
     weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in _chosen(bert, architecture).items()}
     files: Files = {CONFIG: json.dumps(config, indent=2, ensure_ascii=False) + "\n", **(texts or {})}
-    _write_folder(folder, files, weights)
+    write_folder(folder, files, weights)
     return notes
 
 
@@ -244,10 +254,10 @@ def write_probabilistic(
         "dtype": str(dtype).removeprefix("torch."),
         "model": section.resolved().model_dump(mode="json", exclude={"init_from"}),
     }
-    _write_folder(folder, {CONFIG: json.dumps(config, indent=2) + "\n", **(texts or {})}, weights)
+    write_folder(folder, {CONFIG: json.dumps(config, indent=2) + "\n", **(texts or {})}, weights)
 
 
-def _write_folder(folder: Path, files: Files, weights: dict[str, Tensor]) -> None:
+def write_folder(folder: Path, files: Files, weights: dict[str, Tensor]) -> None:
     """Write a folder as a whole or not at all."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already", hint="choose another folder, or remove it")

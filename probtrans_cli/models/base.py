@@ -26,6 +26,10 @@ Iterations = bool | Collection[int]
 """Whose arcs are wanted: of all iterations, of none, or of those with these numbers, counted from 1."""
 
 
+Memory = Sequence[Tensor]
+"""What a causal encoder keeps of the words that it has read, ``[b, ...]`` each; see :meth:`Encoder.read_on`."""
+
+
 def chosen_iterations(arcs: Iterations, iterations: int) -> Collection[int]:
     """Return the numbers of the iterations whose arcs are wanted, out of ``iterations``."""
     return arcs if not isinstance(arcs, bool) else range(1, iterations + 1) if arcs else ()
@@ -294,6 +298,21 @@ class Encoder(nn.Module, ABC):
         """
         del bias
         raise TypeError(f"a {type(self).__name__} has not begun {reading}")
+
+    def read_on(self, unary: Float[Tensor, "b 1 d"], memory: Memory = ()) -> Memory:
+        """Read one more word of each text; return what is kept of all words, and is empty before the first.
+
+        Raises:
+            TypeError: the encoder is not causal.
+            DataError: there are no positions for more words.
+        """
+        del unary, memory
+        raise TypeError(f"a {type(self).__name__} does not read from left to right")
+
+    def foretell(self, texts: int, memory: Memory, readout: Readout) -> Float[Tensor, "b 1 d"]:
+        """Represent the word behind those of :meth:`read_on`, of so many ``texts``, as :meth:`forward` does there."""
+        del texts, memory, readout
+        raise TypeError(f"a {type(self).__name__} does not read from left to right")
 
     @abstractmethod
     def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:

@@ -28,6 +28,7 @@ from probtrans_cli.models.base import (
     Encoder,
     Features,
     Inputs,
+    Memory,
     Outputs,
     Readout,
     Wants,
@@ -228,6 +229,25 @@ class Network(nn.Module):
             arcs=torch.stack(arcs, dim=1) if arcs else None,
         )
 
+    def read_on(self, ids: Int[Tensor, "b 1"], memory: Memory = ()) -> Memory:
+        """Read one more word of each text; return what the causal encoder keeps, which is empty before the first."""
+        return self.encoder.read_on(self.potentials(ids, None), memory)
+
+    def next_scores(self, texts: int, memory: Memory, readout: Readout | None) -> Float[Tensor, "b v"]:
+        """Return the scores of the word behind those of :meth:`read_on`, of so many texts; ``readout``: see
+        :class:`Wants`."""
+        assert readout is not None, "the task says how"
+        states = self.encoder.foretell(texts, memory, self._with_prior(readout))
+        every = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+        inputs = Inputs(ids=every.long(), mask=every)
+        scores: Tensor = self.output.read(View(Encoded(states), every, None, self._table, inputs))["words"]
+        return scores
+
+    def _with_prior(self, readout: Readout) -> Readout:
+        if not self.encoder.facts.has_head_variables:
+            return readout
+        return replace(readout, prior=self.word_scores().softmax(0) @ self._table())
+
     def _require_moments(self, scores: bool) -> None:
         """Refuse an encoder or output layer without a rule for moments."""
         for option in self.encoder.facts.without_moments:
@@ -260,8 +280,7 @@ class Network(nn.Module):
             unary = torch.cat([start, unary], dim=1)
             mask = torch.cat([torch.ones_like(mask[:, :1]), mask], dim=1)
         values = unary if moments is None else moments_of_words(unary, moments, self.unary, inputs.ids)
-        if readout is not None and facts.has_head_variables:
-            readout = replace(readout, prior=self.word_scores().softmax(0) @ self._table())
+        readout = None if readout is None else self._with_prior(readout)
         return Words(values, mask, segments, cues, first, readout)
 
     def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None, by: Arithmetic) -> Encoded:

@@ -253,15 +253,19 @@ class TiedOutput(TableOutput):
 
 
 class TiedLinear(TableOutput):
-    """Word scores by the word vectors themselves, ``β_w + S_w · M_i``; ``β`` is the only parameter. The ids ``never``
-    have no probability."""
+    """Word scores by the word vectors themselves, ``β_w + S_w · M_i``; ``β`` is the only parameter, where there is a
+    ``bias``. The ids ``never`` have no probability."""
 
     has_moments = True
     impossible: Tensor
+    bias: Tensor
 
-    def __init__(self, words: int, *, never: Sequence[int] = ()) -> None:
+    def __init__(self, words: int, *, never: Sequence[int] = (), bias: bool = True) -> None:
         super().__init__()
-        self.bias = nn.Parameter(torch.zeros(words))
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(words))
+        else:
+            self.register_buffer("bias", torch.zeros(words), persistent=False)
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
     def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:

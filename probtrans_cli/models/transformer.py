@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values, may_depend_on
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, Words, chosen_iterations
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, Memory, Reading, Readout, Words, chosen_iterations
 from probtrans_cli.models.bayesian.propagation import MOMENTS
 from probtrans_cli.recipe.model import Transformer as Section
 from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
@@ -117,6 +117,24 @@ class TransformerEncoder(Encoder):
             states = torch.cat([self.first.expand(len(states), 1, -1), states[:, :-1]], dim=1)
         return Encoded(by.masked(states, mask), sentence, torch.stack(attentions, dim=1) if attentions else None)
 
+    def read_on(self, unary: Float[Tensor, "b 1 d"], memory: Memory = ()) -> Memory:
+        """See :meth:`Encoder.read_on`; it keeps keys and values of every layer, and the state of the last word."""
+        h = self.section.heads
+        empty = unary.new_zeros(len(unary), h, 0, self.section.head_size)
+        pairs = list(memory[:-1]) or [empty] * (2 * self.section.layers)
+        mask = torch.ones_like(unary[..., 0], dtype=torch.bool)
+        states, kept = self._embedded(Words(unary, mask), PLAIN, before=pairs[0].shape[2]), []
+        for index in range(self.section.layers):
+            past = pairs[2 * index : 2 * index + 2]
+            states, _ = self.layers[0 if self.section.share_layers else index](states, None, None, False, past=past)
+            kept += past
+        return [*kept, states if self.final_norm is None else self.final_norm(states)]
+
+    def foretell(self, texts: int, memory: Memory, readout: Readout) -> Float[Tensor, "b 1 d"]:
+        del readout
+        assert self.first is not None, "the model is causal"
+        return memory[-1] if memory else self.first.expand(texts, 1, -1)
+
     def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
         wanted, below = chosen_iterations(arcs, self.section.layers), range(self.section.layers - steps)
         states, attentions = self._through(below, self._embedded(words, PLAIN), words.mask, wanted)
@@ -159,15 +177,15 @@ class TransformerEncoder(Encoder):
                 attentions.append(attention * mask[:, None, :, None])
         return states, attentions
 
-    def _embedded(self, words: Words, by: Arithmetic) -> Values:
-        """Return ``x``, what goes into the first layer."""
+    def _embedded(self, words: Words, by: Arithmetic, before: int = 0) -> Values:
+        """Return ``x``, what goes into the first layer; there are so many words ``before`` these."""
         mask = words.mask
         if isinstance(words.unary, Tensor):
             mean = states = words.unary.masked_fill(~mask[:, :, None], 0.0)
         else:
             states = by.masked(words.unary, mask)
             mean = states.mean
-        n = mean.shape[1]
+        n = before + mean.shape[1]
         if self.positions is not None and n > self.positions.shape[0]:
             raise DataError(
                 f"a sentence of {n} words is longer than the model's {self.positions.shape[0]} positions",
@@ -176,9 +194,9 @@ class TransformerEncoder(Encoder):
         drop = self.embedding_dropout if self.embedding_norm is None else nn.Identity()
         states = by(drop, states)
         if self.positions is not None:
-            states = by.add(states, drop(self.positions[:n]))
+            states = by.add(states, drop(self.positions[before:n]))
         elif self.sinusoidal:
-            states = by.add(states, drop(sinusoids(n, mean.shape[2], mean.device).to(mean.dtype)))
+            states = by.add(states, drop(sinusoids(n, mean.shape[2], mean.device)[before:].to(mean.dtype)))
         if self.segments is not None:
             segments = words.segments
             if segments is None:
@@ -228,10 +246,17 @@ class Layer(nn.Module):
         at: Bool[Tensor, "b n"] | None,
         arcs: bool,
         by: Arithmetic = PLAIN,
+        past: list[Tensor] | None = None,
     ) -> tuple[Values, Float[Tensor, "b c n n"] | None]:
-        """Return the next states ``[b, n, d]``, zero but for positions ``at`` if it is there; attention if ``arcs``."""
+        """Return the next states ``[b, n, d]``, zero but for positions ``at`` if it is there; attention if ``arcs``.
+
+        ``past``: keys and values of earlier words, to which those of these words are added.
+        """
         inputs = by(self.attention_norm, states) if self.pre else states
-        mixed, attention = by.attend(self, inputs, allowed, arcs, at is not None)
+        if past is None:
+            mixed, attention = by.attend(self, inputs, allowed, arcs, at is not None)
+        else:
+            mixed, attention = self.attend(inputs, allowed, arcs, past)
         if at is not None:
             mixed, states = by.select(mixed, at), by.select(states, at)
         # Without a projection of its own, the output is tied to that of the queries.
@@ -247,13 +272,15 @@ class Layer(nn.Module):
         return states if at is None else by.put(states, at), attention
 
     def attend(
-        self, states: Float[Tensor, "b n d"], allowed: Tensor | None, arcs: bool
+        self, states: Float[Tensor, "b n d"], allowed: Tensor | None, arcs: bool, past: list[Tensor] | None = None
     ) -> tuple[Float[Tensor, "b n o"], Float[Tensor, "b c n n"] | None]:
         """Return what every word takes, all heads side by side; attention before dropout if ``arcs``."""
         b, n, _ = states.shape
         split = self.projections(states).view(b, n, -1, self.heads, self.size)
         query, key, *rest = split.permute(2, 0, 3, 1, 4).unbind(0)
         value = rest[0] if rest else key
+        if past is not None:
+            key, value = past[:] = [torch.cat(pair, dim=2) for pair in zip(past, (key, value), strict=True)]
         bias = self._relative(query, key, allowed)
         p = self.attention_dropout if self.training else 0.0
         attention: Tensor | None = None
@@ -267,7 +294,7 @@ class Layer(nn.Module):
             mixed = used @ value
             if "value" in self.tables:
                 # Σ_j p_ij a^V_x: attention is summed by distance first.
-                distance = self._distance(n, used.device).expand(used.shape)
+                distance = self._distance(key.shape[2], used.device)[-n:].expand(used.shape)
                 table = self.tables["value"]
                 sums = used.new_zeros(*used.shape[:3], table.shape[-2]).scatter_add(-1, distance, used)
                 mixed = mixed + sums @ table.to(sums.dtype)
@@ -288,7 +315,7 @@ class Layer(nn.Module):
         """Return the term of the scaled scores: of distances, and very low numbers where there is no word."""
         if "key" not in self.tables:
             return allowed
-        distance = self._distance(query.shape[2], query.device)
+        distance = self._distance(key.shape[2], query.device)[-query.shape[2] :]
         where = distance.expand(*query.shape[:2], *distance.shape)
         # [b, c, i, x] for every distance at once, of which every pair of words takes its own: no n x n x r tensor.
         added: Tensor = (query @ self.tables["key"].mT).gather(-1, where)

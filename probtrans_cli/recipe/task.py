@@ -233,6 +233,8 @@ class LanguageModel(TaskSection):
     linear: by a linear layer (transformers only)."""
     start_at_frequencies: bool = True
     """true: the bias of every word starts at the logarithm of its frequency in train; false: all start alike."""
+    word_bias: bool = True
+    """false: words have no score of their own, as in GPT-2 (tied transformers only)."""
     score_first: bool = True
     """true: all words are learned and scored; false: not the first one of each text."""
 
@@ -254,7 +256,11 @@ class LanguageModel(TaskSection):
             yield ("task", "output"), "the word is a variable of a probabilistic model: set this to tied"
         if self.readout == "exact" and not facts.has_head_variables:
             yield ("task", "readout"), "it is for `model.kind: probabilistic`: leave it out"
-        elif self.readout == "exact" and facts.without_exact_readout:
+        if not self.word_bias and (facts.has_head_variables or not self.tied):
+            yield ("task", "word_bias"), "only a transformer with `task.output: tied` can be without: leave it out"
+        elif not self.word_bias and self.start_at_frequencies:
+            yield ("task", "start_at_frequencies"), "there is no bias with `task.word_bias: false`: set this to false"
+        if self.readout == "exact" and facts.without_exact_readout and facts.has_head_variables:
             yield ("task", "readout"), f"`exact` is not for {facts.without_exact_readout}: choose mean-field"
 
 

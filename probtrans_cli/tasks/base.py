@@ -25,7 +25,7 @@ from probtrans_cli.data.codecs.entities import located_span
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence as RawSentence
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.models.base import Encoder, Features, Outputs, Wants
+from probtrans_cli.models.base import Encoder, Features, Outputs, Readout, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, OutputLayer
 from probtrans_cli.recipe.task import TaskSection
@@ -179,6 +179,8 @@ class Task(ABC):
 
     answers: Answers
     """What it predicts: of the class, or of a task whose labels decide about it."""
+    readout: Readout | None = None
+    """How a word is represented that has not been read yet, if such words are predicted."""
     draws: int | None = None
     """How many draws of masks an evaluation whose figures are reported goes over; None: nothing is masked."""
 

@@ -15,7 +15,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Readout, Wants
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, OutputLayer, TiedMean
+from probtrans_cli.models.outputs import WORD_OUTPUTS, OutputLayer, TiedLinear, TiedMean
 from probtrans_cli.recipe.task import LanguageModel
 from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Questions, Task, Term
 from probtrans_cli.tasks.batch import Batch
@@ -42,6 +42,8 @@ class CausalLanguageModelling(Task):
             assert encoder.latent_mean is not None, "it has latent variables"
             gains = encoder.facts.width if encoder.facts.has_gains else 0
             return TiedMean(self.vocabulary.size, encoder.latent_mean, gains=gains, never=never)
+        if not self.section.word_bias:
+            return TiedLinear(self.vocabulary.size, never=never, bias=False)
         return WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.tied)
 
     def start(self, network: Network, split: Split) -> None:
@@ -57,6 +59,10 @@ class CausalLanguageModelling(Task):
             scored = scored & (batch.ids != special)
         return scored if self.section.score_first else scored & (scored.cumsum(1) > 1)
 
+    @property
+    def readout(self) -> Readout:  # type: ignore[override]
+        return Readout(self.section.rounds if self.section.readout == "mean-field" else None)
+
     def training(self, batch: Batch) -> Batch:
         return replace(batch, scored=self._scored(batch))
 
@@ -64,9 +70,8 @@ class CausalLanguageModelling(Task):
         return replace(batch, number=number, scored=self._scored(batch))
 
     def wants(self, batch: Batch) -> Wants:
-        rounds = self.section.rounds if self.section.readout == "mean-field" else None
         scored = self._scored(batch) if batch.scored is None else batch.scored
-        return Wants(tokens=scored, readout=Readout(rounds))
+        return Wants(tokens=scored, readout=self.readout)
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         assert batch.scored is not None, "the batch is one of training or evaluation"

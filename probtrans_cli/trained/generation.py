@@ -12,7 +12,7 @@ from jaxtyping import Float
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, divided
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.models.base import Wants
+from probtrans_cli.models.base import Memory, Wants
 from probtrans_cli.trained.base import ModelBase, beyond_positions
 
 
@@ -98,13 +98,12 @@ def next_words(model: ModelBase, prefixes: Sequence[Sequence[str]]) -> Float[np.
     sentences = [Sentence([*prefix, "?"]) for prefix in prefixes]
     split, limit = Split.encode(sentences, model.vocabulary, {}), model.network.longest
     if limit is not None and (longest := int(split.lengths.max())) > limit:
-        raise DataError(beyond_positions(longest, limit), hint="generate fewer words, or give a shorter prompt")
+        raise _no_position(longest, limit)
     batch = model.collate(split, np.arange(len(split)))
     last = torch.zeros_like(batch.mask)
     last[torch.arange(len(last)), batch.mask.sum(1) - 1] = True
-    readout = model.task.wants(batch).readout
     with model.machine.autocast():
-        scores = model.network(batch, Wants(tokens=last, readout=readout)).scores["words"]
+        scores = model.network(batch, Wants(tokens=last, readout=model.task.readout)).scores["words"]
     log_p: np.ndarray = scores.double().log_softmax(-1).cpu().numpy()
     return log_p
 
@@ -117,18 +116,66 @@ def continuations(
     Every prompt has random numbers of its own, by its number, so that a continuation does not depend on others;
     ``first``: the number of the first prompt.
     """
-    texts = [list(prompt) for prompt in prompts]
-    random = [np.random.default_rng([sampling.seed, first + number]) for number in range(len(texts))]
-    going = list(range(len(texts)))
+    require_next_words(model)
+    model.network.eval()
+    random = [np.random.default_rng([sampling.seed, first + number]) for number in range(len(prompts))]
+    # Texts of one length go on together, without padding.
+    lengths = [len(prompt) for prompt in prompts]
+    groups = [_Group([n for n, other in enumerate(lengths) if other == length]) for length in sorted({*lengths})]
+    for group in groups:
+        for place in range(lengths[group.texts[0]]):
+            group.read(model, [prompts[text][place] for text in group.texts])
+    step: list[str | None] = []
     for _ in range(sampling.words):
-        if not going:
+        if not groups:
             return
-        step: list[str | None] = [None] * len(texts)
-        for number, log_p in zip(going, next_words(model, [texts[number] for number in going]), strict=True):
-            step[number] = model.vocabulary.decode(sampling.choose(log_p, random[number]))
-            texts[number].append(str(step[number]))
-        going = [number for number in going if step[number] != sampling.stop]
+        before, step = step, [None] * len(prompts)
+        for group in groups:
+            if before:
+                group.read(model, [str(before[text]) for text in group.texts])
+            for text, log_p in zip(group.texts, group.predict(model), strict=True):
+                step[text] = model.vocabulary.decode(sampling.choose(log_p, random[text]))
+            group.keep([row for row, text in enumerate(group.texts) if step[text] != sampling.stop])
+        groups = [group for group in groups if group.texts]
         yield step
+
+
+@dataclass
+class _Group:
+    """Texts of one length, by their numbers, and what the model keeps of their words."""
+
+    texts: list[int]
+    length: int = 0
+    memory: Memory = ()
+
+    @torch.no_grad()
+    def read(self, model: ModelBase, words: Sequence[str]) -> None:
+        """Read one more word of each."""
+        limit = model.network.longest
+        if limit is not None and self.length + 2 > limit:  # the word behind needs a position, too
+            raise _no_position(self.length + 2, limit)
+        ids = torch.tensor([model.vocabulary.encode_words([word]).ids for word in words], device=model.machine.device)
+        with model.machine.autocast():
+            self.memory = model.network.read_on(ids, self.memory)
+        self.length += 1
+
+    @torch.no_grad()
+    def predict(self, model: ModelBase) -> Float[np.ndarray, "b v"]:
+        """Return the logarithm of the probability of every entry of the vocabulary behind each text."""
+        with model.machine.autocast():
+            scores = model.network.next_scores(len(self.texts), self.memory, model.task.readout)
+        log_p: np.ndarray = scores.double().log_softmax(-1).cpu().numpy()
+        return log_p
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Leave out all texts but those of some rows."""
+        if len(rows) < len(self.texts):
+            self.texts = [self.texts[row] for row in rows]
+            self.memory = [part[list(rows)] for part in self.memory]
+
+
+def _no_position(words: int, limit: int) -> DataError:
+    return DataError(beyond_positions(words, limit), hint="generate fewer words, or give a shorter prompt")
 
 
 def words_of(prompt: str | Sequence[str]) -> list[str]:

@@ -189,3 +189,52 @@ def test_without_transformers(place: Path, capfd: pytest.CaptureFixture[str], mo
     out = capfd.readouterr()
     assert "transformers is not installed" in out.err
     assert out.out.startswith("out: ")
+
+
+GPT = "model={kind: transformer, causal: true, norm: pre, width: 8, heads: 2, inner: 12, layers: 2}"
+LM = "task={kind: lm, word_bias: false, start_at_frequencies: false}"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["model.bias=all", "model.activation=gelu_tanh"],
+        ["model.bias=none", "model.activation=relu", "model.share_layers=true", "model.tie_kv=true"],
+        ["model.bias=all", "model.activation=gelu", "model.tie_qo=true", "model.positions={kind: learned_sinusoidal}"],
+    ],
+    ids=" ".join,
+)
+def test_a_causal_transformer_becomes_gpt2(place: Path, capfd: pytest.CaptureFixture[str], more: list[str]) -> None:
+    report = exported(capfd, LM, GPT, *more, options=("--expand-shared",))
+    assert report["architecture"] == "GPT2LMHeadModel"
+    assert report["largest_difference"] < 1e-5
+    theirs = transformers.AutoModelForCausalLM.from_pretrained("out")
+    assert theirs.lm_head.weight is theirs.transformer.wte.weight
+    model = Model.load("run")
+    assert theirs.generation_config.suppress_tokens == [model.vocabulary.PAD, model.vocabulary.MASK]
+    prompt = ["two", "cheap", "farmers"]
+    ids = torch.tensor([model.vocabulary.encode_words(prompt).ids])
+    drawn = theirs.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=5, do_sample=False)[0, 3:]
+    assert [model.vocabulary.decode(int(id)) for id in drawn] == list(model.generate(prompt, words=5, temperature=0.0))
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["task={kind: lm}"], "task.word_bias: true"),
+        ([LM, "model.norm=post"], "model.norm: post"),
+        ([LM, "model.positions={kind: relative}"], "model.positions: relative"),
+        ([LM, "model.embedding_norm=true"], "model.embedding_norm: true"),
+        ([LM, "model.segments=2"], "model.segments: 2"),
+        ([LM, "model.tie_kv=true"], "model.tie_kv: true"),
+        ([LM, "model.head_size=3"], "model.head_size: 3"),
+    ],
+    ids=str,
+)
+def test_what_gpt2_has_no_form_for_is_named(
+    place: Path, capfd: pytest.CaptureFixture[str], more: list[str], named: str
+) -> None:
+    train = ["train", "tiny.yaml", "runtime={device: cpu, threads: 1}", "train.steps=1", GPT, *more, "--run", "run"]
+    assert run(train) == 0, capfd.readouterr().err
+    assert run(["export", "run", "out", "--format", "hf"]) == 2
+    assert named in capfd.readouterr().err

@@ -209,6 +209,45 @@ def test_derivatives_by_autograd_are_those_of_torch_func(
     assert model.check_forms() is None
 
 
+@pytest.mark.parametrize(("kind", "others"), [*itertools.product(KINDS, OTHERS)], ids=str)
+def test_word_by_word_is_what_reading_again_gives(kind: dict[str, Any], others: dict[str, Any]) -> None:
+    model = encoder(**kind, **others)
+    exact = kind["decomposition"]["kind"] != "rotary" and "latent" not in others
+    _compare_with_memory(model, [Readout(2, torch.randn(3).double()), *([Readout(None)] if exact else [])])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"positions": {"kind": "relative", "clip": 2, "terms": "qkv"}},
+        {"positions": {"kind": "sinusoidal"}},
+        {"positions": {"kind": "none"}, "norm": "pre"},
+        {"share_layers": True, "norm": "pre", "tie_kv": True, "tie_qo": True},
+    ],
+    ids=str,
+)
+def test_a_transformer_word_by_word_is_what_reading_again_gives(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    sizes = {"width": 3, "heads": 1, "inner": 12, "layers": 2}
+    model = models.build({"kind": "transformer", "causal": True, **sizes, **options})  # type: ignore[arg-type]
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    _compare_with_memory(model.double().eval(), [Readout()])
+
+
+@torch.no_grad()
+def _compare_with_memory(model: Any, readouts: list[Readout]) -> None:
+    unary, mask = torch.randn(2, 6, 3).double(), torch.ones(2, 6, dtype=torch.bool)
+    expected = [model(Words(unary, mask, readout=readout)).states for readout in readouts]
+    memory: Any = ()
+    for t in range(6):
+        for readout, states in zip(readouts, expected, strict=True):
+            state = model.foretell(2, memory, readout)[:, 0]
+            assert torch.allclose(state, states[:, t], rtol=1e-12, atol=1e-12)
+        memory = model.read_on(unary[:, t : t + 1], memory)
+
+
 def test_gradients_go_through_the_prefix() -> None:
     model = encoder(**KINDS[3], chain=True, globals={"kind": "all-dep", "features": 2})
     mask, prior = torch.ones(1, 3, dtype=torch.bool), torch.randn(3).double()

@@ -73,6 +73,11 @@ class Chain(Factor):
         """Return ``C q_{t-1}``, zero for the first word."""
         return shifted(functional.linear(prefix, self.C))
 
+    def next_message(self, prefix: Float[Tensor, "b n d"]) -> Float[Tensor, "b 1 d"]:
+        """Return ``C q_n``, to the slot behind the prefix, zero if that is the first one."""
+        last = functional.linear(prefix[:, -1:], self.C)
+        return last if prefix.shape[1] else last.new_zeros(len(prefix), 1, last.shape[2])
+
     def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
         assert Q.prefix is not None, "it is a factor of a causal field"
         return (Q.labels * self.message(Q.prefix)).sum((1, 2))

@@ -10,14 +10,25 @@ from typing import cast
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Reading, Readout, Words, chosen_iterations
+from probtrans_cli.models.base import (
+    CUES,
+    Encoded,
+    Encoder,
+    Iterations,
+    Memory,
+    Reading,
+    Readout,
+    Words,
+    chosen_iterations,
+)
 from probtrans_cli.models.probabilistic import causal, crf
 from probtrans_cli.models.probabilistic.crf import Factor, MeanField
 from probtrans_cli.models.probabilistic.factors import ArcsFactor, further_factors
 from probtrans_cli.models.probabilistic.fast import meanfield as fast
-from probtrans_cli.models.probabilistic.fast.causal import FastSlots
+from probtrans_cli.models.probabilistic.fast.causal import FastSlots, NextSlot
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
 from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Sentences, State, Update
 from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
@@ -183,6 +194,30 @@ class ProbabilisticEncoder(Encoder):
         hidden = self._slots(Sentences(unary, mask), [rest], self.inference, self._dropout, prefix)
         hidden.advance(readout.rounds)
         return hidden.states()
+
+    def read_on(self, unary: Float[Tensor, "b 1 d"], memory: Memory = ()) -> Memory:
+        """See :meth:`Encoder.read_on`; it keeps q of every word, at the start and after every iteration."""
+        iterations = self.inference.iterations
+        memory = memory or [unary[:, :0]] * (iterations + 1)
+        prefixes = memory[-1:] if self.section.content == "serial" else memory[:-1]
+        slot = NextSlot(unary, prefixes, self.factors(), self.inference)
+        q = [slot.Q.labels]
+        q += [state.labels for state in slot.advance(iterations, history=range(1, iterations + 1))]
+        return [torch.cat(pair, dim=1) for pair in zip(memory, q, strict=True)]
+
+    def foretell(self, texts: int, memory: Memory, readout: Readout) -> Float[Tensor, "b 1 d"]:
+        prefix = memory[-1] if memory else next(self.parameters()).new_zeros(texts, 0, self.facts.width)
+        factors = self.factors()[-1]
+        if readout.rounds is None:
+            return causal.log_messages(functional.pad(prefix, (0, 0, 0, 1)), factors)[:, -1:]
+        assert readout.prior is not None, "a network knows its words"
+        prior = readout.prior.to(prefix.dtype).expand(texts, 1, -1)
+        chains = [factor for factor in factors if isinstance(factor, causal.Chain)]
+        unary = sum((chain.next_message(prefix) for chain in chains), prior)
+        rest = [factor for factor in factors if not isinstance(factor, causal.Chain)]
+        slot = NextSlot(unary, [prefix], [rest], self.inference)
+        slot.advance(readout.rounds)
+        return slot.states()
 
     def arcs_alone(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""

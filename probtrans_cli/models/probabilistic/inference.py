@@ -58,12 +58,16 @@ class State(NamedTuple):
     @property
     def word_heads(self) -> Float[Tensor, "b c n n"]:
         """``Q_ic(j)``."""
-        return self.heads[..., : self.labels.shape[1]]
+        return self.heads[..., : self._words]
 
     @property
     def root_heads(self) -> Float[Tensor, "b c n"]:
         """``Q_ic(root)``, where there is a root."""
-        return self.heads[..., self.labels.shape[1]]
+        return self.heads[..., self._words]
+
+    @property
+    def _words(self) -> int:
+        return (self.labels if self.prefix is None else self.prefix).shape[1]
 
 
 class Result(NamedTuple):

@@ -6,6 +6,8 @@ computed once for all iterations that read it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -13,7 +15,7 @@ from torch.nn import functional
 
 from probtrans_cli.models.probabilistic.causal import Chain, RootColumn, Slots
 from probtrans_cli.models.probabilistic.crf import Factor, Globals
-from probtrans_cli.models.probabilistic.inference import State
+from probtrans_cli.models.probabilistic.inference import Inference, Sentences, State
 from probtrans_cli.models.probabilistic.potentials import Ternary, bucket_count
 from probtrans_cli.models.probabilistic.projections import Projection, Sides
 
@@ -51,15 +53,16 @@ class FastSlots(Slots):
     """See :class:`Slots`."""
 
     _arcs: Arcs | None = None
+    _form: type[Arcs] = Arcs
 
     def messages(self, Q: State, *variables: str) -> dict[str, Tensor]:
         assert Q.prefix is not None, "the field is causal"
         factors = self.factors[min(self.iteration, len(self.factors) - 1)]
         (ternary,) = (factor for factor in factors if isinstance(factor, Ternary))
         if self._arcs is None or self._arcs.prefix is not Q.prefix or self._arcs.ternary is not ternary:
-            self._arcs = Arcs(Q.prefix, ternary)
+            self._arcs = self._form(Q.prefix, ternary)
         if "labels" in variables:
-            parts = [part for factor in reversed(factors) for part in _to_labels(factor, Q)]
+            parts = [part for factor in reversed(factors) for part in self._to_labels(factor, Q)]
             message = sum([*parts[1:], self.unary], parts[0]) + self._arcs.to_labels(Q.labels, Q.word_heads)
             return {"labels": message}
         candidates = [self._arcs.to_heads(Q.labels)]
@@ -75,16 +78,69 @@ class FastSlots(Slots):
                     messages["features"] = scores
         return {"heads": torch.cat(candidates, dim=-1), **messages}
 
+    def _to_labels(self, factor: Factor, Q: State) -> list[Float[Tensor, "b n d"]]:
+        if isinstance(factor, RootColumn):
+            return [torch.einsum("bci,ca->bia", Q.root_heads, factor.r)]
+        if isinstance(factor, Globals):
+            return [torch.einsum("bick,cka->bia", factor.chosen(Q), factor.dense())]
+        if isinstance(factor, Chain):
+            assert Q.prefix is not None, "the field is causal"
+            return [self._chained(factor, Q.prefix)]
+        return []
 
-def _to_labels(factor: Factor, Q: State) -> list[Float[Tensor, "b n d"]]:
-    if isinstance(factor, RootColumn):
-        return [torch.einsum("bci,ca->bia", Q.root_heads, factor.r)]
-    if isinstance(factor, Globals):
-        return [torch.einsum("bick,cka->bia", factor.chosen(Q), factor.dense())]
-    if isinstance(factor, Chain):
-        assert Q.prefix is not None, "the field is causal"
-        return [factor.message(Q.prefix)]
-    return []
+    def _chained(self, chain: Chain, prefix: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        return chain.message(prefix)
+
+
+class NextArcs(Arcs):
+    """Arcs from the slot behind a prefix alone: each word of the prefix stands in one bucket."""
+
+    def __init__(self, prefix: Float[Tensor, "b t d"], ternary: Ternary) -> None:
+        super().__init__(prefix, ternary)
+        b, t, buckets = self.v.shape[:3]
+        places = torch.arange(t, device=prefix.device)
+        self.bucket = (t - 1 - places).clamp(max=buckets - 1)
+        self.near, self.place = self.v[:, places, self.bucket], torch.full((b,), t, device=prefix.device)
+
+    def _next(self, labels: Float[Tensor, "b 1 d"]) -> Sides:
+        (sides,) = self.projection.sides(labels.flatten(0, 1), self.place)
+        return sides
+
+    def to_heads(self, labels: Float[Tensor, "b 1 d"]) -> Float[Tensor, "b c 1 t"]:
+        return torch.einsum("bjcr,bjcr->bcj", self._next(labels).u[:, self.bucket], self.near)[:, :, None]
+
+    def to_labels(self, labels: Float[Tensor, "b 1 d"], heads: Float[Tensor, "b c 1 t"]) -> Float[Tensor, "b 1 d"]:
+        sides = self._next(labels)
+        parts = torch.einsum("bcj,bjcr->bjcr", heads[:, :, 0], self.near)
+        messages = torch.zeros_like(sides.u).index_add(1, self.bucket, parts)
+        return self.projection.from_child([sides.back(messages)], self.place)[:, None]
+
+
+class NextSlot(FastSlots):
+    """Mean field of the slot behind a prefix; ``prefixes [b, t, d]``: q of its words, as each iteration reads them."""
+
+    _form = NextArcs
+
+    def __init__(
+        self,
+        unary: Float[Tensor, "b 1 d"],
+        prefixes: Sequence[Float[Tensor, "b t d"]],
+        factors: Sequence[Sequence[Factor]],
+        inference: Inference,
+    ) -> None:
+        super().__init__(Sentences(unary, torch.ones_like(unary[..., 0], dtype=torch.bool)), factors, inference)
+        self.prefixes, (b, t, _) = prefixes, prefixes[0].shape
+        words = unary.new_zeros(b, inference.channels, 1, t)
+        self.M = self.M._replace(heads=torch.cat([words, self.M.heads[..., 1:]], dim=-1))
+        self.allowed = torch.ones_like(self.M.heads[:, :1], dtype=torch.bool)
+        self.Q = self.Q._replace(heads=self._mean("heads", self.M.heads))
+
+    def iterate(self) -> None:
+        self.prefix = self.prefixes[min(self.iteration, len(self.prefixes) - 1)]
+        super().iterate()
+
+    def _chained(self, chain: Chain, prefix: Float[Tensor, "b t d"]) -> Float[Tensor, "b 1 d"]:
+        return chain.next_message(prefix)
 
 
 def head_scores(u: Float[Tensor, "b n k c r"], v: Float[Tensor, "b n k c r"]) -> Float[Tensor, "b c n n"]:
