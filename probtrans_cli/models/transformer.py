@@ -280,7 +280,9 @@ class Layer(nn.Module):
         query, key, *rest = split.permute(2, 0, 3, 1, 4).unbind(0)
         value = rest[0] if rest else key
         if past is not None:
-            key, value = past[:] = [torch.cat(pair, dim=2) for pair in zip(past, (key, value), strict=True)]
+            key, value = past[:] = [
+                torch.cat([old.to(new.dtype), new], dim=2) for old, new in zip(past, (key, value), strict=True)
+            ]
         bias = self._relative(query, key, allowed)
         p = self.attention_dropout if self.training else 0.0
         attention: Tensor | None = None

@@ -112,7 +112,7 @@ class NextArcs(Arcs):
     def to_labels(self, labels: Float[Tensor, "b 1 d"], heads: Float[Tensor, "b c 1 t"]) -> Float[Tensor, "b 1 d"]:
         sides = self._next(labels)
         parts = torch.einsum("bcj,bjcr->bjcr", heads[:, :, 0], self.near)
-        messages = torch.zeros_like(sides.u).index_add(1, self.bucket, parts)
+        messages = torch.zeros_like(sides.u, dtype=parts.dtype).index_add(1, self.bucket, parts)
         return self.projection.from_child([sides.back(messages)], self.place)[:, None]
 
 
