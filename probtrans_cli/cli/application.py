@@ -413,7 +413,7 @@ def evaluate(
         Option(
             "--choose",
             help="With --split dev or files: choose channel, iteration and decoder (those not given) by UUAS there, "
-            "and store them in the checkpoint.",
+            "and a temperature of these arcs; store them in the checkpoint.",
         ),
     ] = False,
     masks: Annotated[
@@ -463,7 +463,8 @@ def evaluate(
         bool,
         Option(
             "--uncertainty",
-            help="Also report calibration: NLL, ECE, errors told by the uncertainty, and the diagram reliability.svg.",
+            help="Also report calibration of answers, and of arcs where there are gold trees: NLL, ECE, errors told by "
+            "the uncertainty, and the diagrams reliability.svg.",
         ),
     ] = False,
     ood: Annotated[
@@ -520,7 +521,12 @@ def parse(
         Option("--trees", help="no: only the task's predictions (tags, entities, tuples, ...), which is quicker."),
     ] = "yes",
     probability: Annotated[
-        bool, Option("--prob", help="Show the probability of every arc, tag, entity and label.")
+        bool,
+        Option(
+            "--prob",
+            help="Show the probability of every arc, tag, entity and label. Those of arcs are calibrated where dev had "
+            "gold trees; else they are the model's own beliefs.",
+        ),
     ] = False,
     gold: Annotated[bool, Option("--gold", help="Also show the trees that the input has; not with conllu.")] = False,
     samples: Annotated[
@@ -724,8 +730,8 @@ def score(
     predictions: Annotated[str, Argument(metavar="PREDICTIONS", help="The file to score; - is stdin.", **NAME)],
     gold: Annotated[str | None, Option("--gold", metavar="FILE", help="The gold annotation.", **NAME)] = None,
     column: Annotated[
-        Literal["upos", "xpos", "feats"] | None,
-        Option("--column", help="With calibration: the tags of CoNLL-U that the probabilities are of."),
+        Literal["upos", "xpos", "feats", "head", "deprel"] | None,
+        Option("--column", help="With calibration: the column of CoNLL-U that the probabilities are of."),
     ] = None,
     single_match: Annotated[
         bool,

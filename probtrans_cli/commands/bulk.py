@@ -98,7 +98,7 @@ def parse_in_bulk(request: BulkRequest) -> None:
             _merge(request, Job.of(request.folder, pinned.format, identity(request, versions)), blocks)
         return
     if not (request.folder / JOB).exists():
-        Parsing(request.parse)  # what the model refuses is no job
+        Parsing(request.parse).tell_of_arcs()  # what the model refuses is no job
     for warning in appearances(request.parse.files, request.parse.input_form):
         console.log(warning)
     with atomic.faults_of(request.folder, "--output-dir", kept="blocks that are done stay"):

@@ -41,11 +41,17 @@ from probtrans_cli.folders.checkpoints import is_installed, locate
 from probtrans_cli.recipe.data import Data, Select
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.charts import reliability_diagram
-from probtrans_cli.reports.scores import evaluation_report, flattened
+from probtrans_cli.reports.scores import CHOICES, evaluation_report, flattened
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Splitter, scored
 from probtrans_cli.trained.base import Reading, store_reading
-from probtrans_cli.trained.evaluation import Watch, can_score_trees, choose_reading, tree_scores
+from probtrans_cli.trained.evaluation import (
+    Watch,
+    can_score_trees,
+    choose_arc_temperature,
+    choose_reading,
+    tree_scores,
+)
 from probtrans_cli.trained.evaluation import evaluate as task_scores
 from probtrans_cli.trained.formats.lines import side_by_side
 from probtrans_cli.trained.generation import require_causal
@@ -249,9 +255,8 @@ def _loaded(
         hint = f"write --labels --top {request.top}, or leave it out"
         raise UsageError("--top says how much --labels shows", hint=hint)
     model = Model.load(request.checkpoint, threads=request.threads, local=ranks.local)
-    if request.uncertainty and model.task.answers.trees:
-        hint = "leave it out; parse --uncertainty and --prob tell those of each word"
-        raise UsageError("--uncertainty: the probabilities of a parser are not scored yet", hint=hint)
+    if request.ood is not None and model.task.answers.trees:
+        raise UsageError("--ood: a parser has no one answer whose uncertainty could tell", hint="leave it out")
     predictor, method = _predictor_of(model, request, runs)
     ranks.start(model.recipe.runtime)
     if not predictor.several:  # members may be drawn, always in the same order
@@ -370,6 +375,7 @@ def _choose(model: Model, corpus: Split, title: str, request: EvalRequest, *, st
     if "best" not in (wish.channel, wish.iteration, wish.decode):
         raise UsageError("--choose has nothing to choose", hint="leave out one of --channel, --iteration and --decode")
     model.reading = choose_reading(model, corpus, wish, ", ".join(Path(file).name for file in request.files) or title)
+    choose_arc_temperature(model, corpus)
     if stored:
         store_reading(model)
     return model.reading
@@ -403,7 +409,7 @@ def _unmet(
         if metric not in flat:
             hint = f"there are: {', '.join(flat)}"
             if "uncertainty" not in scores:
-                hint += "; --uncertainty adds nll, ece, aurc and others"
+                hint += "; --uncertainty adds nll, ece, aurc and others, of heads heads_nll"
             raise UsageError(f"--require {text!r}: there is no score {metric!r}", hint=hint)
         if not _COMPARE[sign](flat[metric], bound):
             return RequirementNotMetError(f"required {text.strip()}, but {metric} is {flat[metric]:.6g}")
@@ -411,7 +417,7 @@ def _unmet(
 
 
 def store_scores(model: Model, title: str, result: dict[str, Any]) -> None:
-    """Leave the scores of a split beside the checkpoint, with the diagram of `--uncertainty`."""
+    """Leave the scores of a split beside the checkpoint, with the diagrams of `--uncertainty`."""
     if model.folder is None or is_installed(model.folder) or not os.access(model.folder.parent, os.W_OK):
         return
     in_run = model.folder.parent.name == "checkpoints"
@@ -420,10 +426,14 @@ def store_scores(model: Model, title: str, result: dict[str, Any]) -> None:
         if in_run:
             regular.refuse_others(beside, folder=True)
         atomic.replace_text(beside / f"eval-{title}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-        if scores := result["scores"][title].get("uncertainty"):
-            heading = ", ".join(filter(None, [title, result.get("way")]))
-            atomic.replace_text(beside / DIAGRAM, reliability_diagram(heading, scores))
-            console.log(f"diagram: {beside / DIAGRAM}")
+        measured = result["scores"][title].get("uncertainty", {})
+        for choice in (None, *CHOICES):
+            scores = measured if choice is None else measured.get(choice, {})
+            if "reliability" in scores:
+                heading = ", ".join(filter(None, [title, choice, result.get("way")]))
+                diagram = beside / (DIAGRAM if choice is None else f"reliability-{choice}.svg")
+                atomic.replace_text(diagram, reliability_diagram(heading, scores))
+                console.log(f"diagram: {diagram}")
     except CheckpointError as error:  # the scores are shown all the same
         console.log(f"not stored: {error.message}")
 

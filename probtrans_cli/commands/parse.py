@@ -186,6 +186,14 @@ class Parsing:
         lost = self.form.loses_empty and not self.model.extra_words
         return Unread(models, self.request.longest, self.skips, tell, lost)
 
+    def tell_of_arcs(self) -> None:
+        """Say on stderr where probabilities of arcs are shown that are not calibrated."""
+        if self.request.probability and not self.parser.arcs_are_calibrated:
+            console.log(
+                "--prob: probabilities of arcs are the model's own beliefs, not calibrated: no gold trees of dev have "
+                "given a temperature to these heads"
+            )
+
     def results(self, portions: Iterable[Sequence[Sentence]]) -> Iterator[Analysis] | Iterator[EveryTree]:
         """Yield what the format needs of sentences, computed while it is read."""
         if self.form.every_channel:
@@ -214,6 +222,7 @@ def parse(request: ParseRequest) -> None:
         folder = output
 
     parsing = Parsing(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
+    parsing.tell_of_arcs()
     sentences: Iterator[Sentence] = chain.from_iterable(
         read(file, request.input_form, parsing.refused, split=parsing.splits) for file in files
     )

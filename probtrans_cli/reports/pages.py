@@ -53,7 +53,7 @@ def write_report(run: Path, recipe: Recipe) -> None:
     except OSError:
         text = ""
     sections = {
-        "Scores": score_tables(scores) + _temperature(stored),
+        "Scores": score_tables(scores) + _temperatures(stored),
         "Learning curves": _curves(metrics, recipe, _number(state, "best_step")),
         **_errors(scores),
         "Pictures": _link(run, "trees/index.html", "Trees of some sentences, of every channel and iteration"),
@@ -122,14 +122,16 @@ def score_tables(scores: Mapping[str, Mapping[str, Any]]) -> str:
     return text + (f"<h3>Exact, by kind of example</h3>\n{table(['', *cases], rows)}" if rows else "")
 
 
-def _temperature(stored: Mapping[str, Any]) -> str:
-    fitted = stored.get("temperature")
-    numbers = [fitted.get(key) for key in ("value", "nll", "nll_tempered")] if isinstance(fitted, dict) else []
-    if not (numbers and all(isinstance(number, int | float) for number in numbers)):
-        return ""
-    value, before, after = numbers
-    how = "the scores divided by it have the least loss there"
-    return quiet(f"Temperature of dev {value:.3f}: {how}, {after:.4f}, and {before:.4f} as they are.")
+def _temperatures(stored: Mapping[str, Any]) -> str:
+    text = ""
+    for key, name in (("temperature", "Temperature"), ("arc_temperature", "Temperature of arcs")):
+        fitted = stored.get(key)
+        numbers = [fitted.get(key) for key in ("value", "nll", "nll_tempered")] if isinstance(fitted, dict) else []
+        if numbers and all(isinstance(number, int | float) for number in numbers):
+            value, before, after = numbers
+            how = "the scores divided by it have the least loss there"
+            text += quiet(f"{name} of dev {value:.3f}: {how}, {after:.4f}, and {before:.4f} as they are.")
+    return text
 
 
 def _tree_table(scores: Mapping[str, Mapping[str, Any]]) -> str:

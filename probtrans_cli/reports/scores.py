@@ -50,6 +50,14 @@ UNCERTAINTY_ROWS = {
     "latent_label_entropy": "  of the latent label",
     "head_entropy": "  of the heads",
 }
+CHOICES = {
+    "heads": "heads of words",
+    "relations": "relations, given the gold head",
+    "upos": "UPOS",
+    "xpos": "XPOS",
+    "feats": "FEATS",
+}
+"""What is chosen beside, or in place of, a task's one answer, by its key in `uncertainty`."""
 OOD_ROWS = {
     "ood_auroc": "other text told by the entropy",
     "ood_auroc_mi": "  by the mutual information",
@@ -76,6 +84,9 @@ def flattened(scores: dict[str, Any]) -> dict[str, float]:
     for part in ("uncertainty", "ood"):
         numbers = scores.get(part, {}).items()
         flat = {name: float(value) for name, value in numbers if isinstance(value, int | float)} | flat
+        for choice in CHOICES.keys() & scores.get(part, {}).keys():
+            of_choice = scores[part][choice].items()
+            flat |= {f"{choice}_{name}": float(value) for name, value in of_choice if isinstance(value, int | float)}
     trees = scores.get("trees", {})
     main = trees.get("no_punct") or trees.get("with_punct")
     if main:
@@ -143,7 +154,19 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
 
 
 def uncertainty_report(name: str, scores: Mapping[str, Any], ood: Mapping[str, Any] | None = None) -> str:
-    """Return the table of a split's `uncertainty`, and of its `ood`."""
+    """Return the tables of a split's `uncertainty`, and of its `ood`."""
+    text = _uncertainty_table(f"{visible(name)}: uncertainty of", "answers", scores) if "number" in scores else ""
+    for key, title in CHOICES.items():
+        if key in scores:
+            text += _uncertainty_table(f"{visible(name)}: uncertainty of", title, scores[key])
+    if ood is not None:
+        ood_rows = [[label, _four_digits(ood[key])] for key, label in OOD_ROWS.items() if key in ood]
+        text += f"{visible(name)} beside {ood['sentences']:,} sentences of {visible(ood['file'])}\n"
+        text += render(["", ""], ood_rows)
+    return text
+
+
+def _uncertainty_table(heading: str, answers: str, scores: Mapping[str, Any]) -> str:
     tempered = next((key for key in ("with_temperature", "without_temperature") if key in scores), None)
     rows = []
     for key, text in UNCERTAINTY_ROWS.items():
@@ -156,14 +179,9 @@ def uncertainty_report(name: str, scores: Mapping[str, Any], ood: Mapping[str, A
     if tempered is not None:
         how = tempered.removesuffix("_temperature")
         names = ["", "as predicted", f"{how} temperature"]
-    text = f"{visible(name)}: uncertainty of {scores['number']:,} answers"
-    text += f"; temperature {scores['temperature']:.4g}" if tempered is not None else ""
-    text += f"\n{render(names, rows)}"
-    if ood is not None:
-        ood_rows = [[label, _four_digits(ood[key])] for key, label in OOD_ROWS.items() if key in ood]
-        text += f"{visible(name)} beside {ood['sentences']:,} sentences of {visible(ood['file'])}\n"
-        text += render(["", ""], ood_rows)
-    return text
+    heading += f" {scores['number']:,} {answers}"
+    heading += f"; temperature {scores['temperature']:.4g}" if tempered is not None else ""
+    return f"{heading}\n{render(names, rows)}"
 
 
 def _four_digits(value: float | None) -> str:
@@ -263,9 +281,10 @@ def training_report(result: dict[str, Any]) -> str:
             text += render([split, "mean", "s.d."], rows, title=title)
         return text
     text = "".join(split_report(split, result[split]) for split in ("train", "dev", "test", "extra") if split in result)
-    if fitted := result.get("temperature"):
-        text += f"temperature {fitted['value']:.4g}: dev nll {shown('nll', fitted['nll'])} without it, "
-        text += f"{shown('nll', fitted['nll_tempered'])} with it\n"
+    for key, name in (("temperature", "temperature"), ("arc_temperature", "temperature of arcs")):
+        if fitted := result.get(key):
+            text += f"{name} {fitted['value']:.4g}: dev nll {shown('nll', fitted['nll'])} without it, "
+            text += f"{shown('nll', fitted['nll_tempered'])} with it\n"
     text += f"\nrun: {result['run']}, best step {result['step']}, {result['seconds']:,.0f} s of training\n"
     text += f"to look at: {result['run']}/report.html\n"
     # Every word of it is known to the quick start, and to most English vocabularies.

@@ -21,6 +21,7 @@ import numpy as np
 BINS = 15
 FLOOR_DRAWS = 100
 LOWEST, HIGHEST = math.log(1 / 4), math.log(8)  # of log T
+HIGHEST_OF_ARCS = math.log(32)  # heads that no gold tree has taught can be far too sure
 _PRECISION = 1e-4  # of log T
 
 By = Literal["mass", "width"]
@@ -152,9 +153,10 @@ class Fitted(NamedTuple):
     after: float
 
 
-def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Fitted | None:
-    """Find the temperature T, from 1/4 to 8, for which ``softmax(scores / T)`` has the least cross entropy, by ternary
-    search over scores ``[m, k]`` and gold ``[m]`` in parts; None where no right class is one of the model's.
+def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]], highest: float = HIGHEST) -> Fitted | None:
+    """Find the temperature T, from 1/4 to 8 (``highest``: to another logarithm), for which ``softmax(scores / T)`` has
+    the least cross entropy, by ternary search over scores ``[m, k]`` and gold ``[m]`` in parts; None where no right
+    class is one of the model's.
 
     The cross entropy is convex in 1/T, so that it has one minimum in log T.
     """
@@ -167,7 +169,7 @@ def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Fitted | None:
         losses = (cross_entropy(scores * scale, gold) or 0.0 for scores, gold in parts)
         return sum(size * value for size, value in zip(sizes, losses, strict=True)) / sum(sizes)
 
-    low, high = LOWEST, HIGHEST
+    low, high = LOWEST, highest
     while high - low > _PRECISION:
         first, second = low + (high - low) / 3, high - (high - low) / 3
         low, high = (low, second) if loss(first) <= loss(second) else (first, high)

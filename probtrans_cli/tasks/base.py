@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from probtrans_cli.data.codecs.entities import located_span
@@ -138,6 +138,20 @@ class Questions(NamedTuple):
     rows: Int[Tensor, " m"]
 
 
+class Choices(NamedTuple):
+    """Choices that a task makes beside its question, or without one: of heads, relations, tags.
+
+    ``scores [m, k]``: log-probabilities of the options, up to a constant for each choice; -inf: no option. ``gold
+    [m]``: the right ones, -1 where it is none of them. ``chosen [m]``: what is answered, -1 where its probability is
+    not known. ``rows [m]``: the sentences of the batch that they belong to.
+    """
+
+    scores: Float[Tensor, "m k"]
+    gold: Int[Tensor, " m"]
+    chosen: Int[Tensor, " m"]
+    rows: Int[Tensor, " m"]
+
+
 OUTPUT = "output"
 """The part of a network that is an output layer with one kind of rows."""
 
@@ -248,6 +262,11 @@ class Task(ABC):
         del batch
         return None
 
+    def choices(self, outputs: Outputs, batch: Batch) -> Mapping[str, Choices]:
+        """Return what else is chosen in a batch of :meth:`evaluation`, by the names that predictions have."""
+        del outputs, batch
+        return {}
+
     @abstractmethod
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Return the counts that the scores are made of."""
@@ -258,6 +277,10 @@ class Task(ABC):
         from. ``final``: for figures that are reported, as against those that choose between checkpoints."""
 
     # --- predictions --------------------------------------------------------------------------------------------------
+
+    def temper_arcs(self, temperature: float) -> None:
+        """Divide the log-probabilities of heads by a temperature, where the task predicts heads."""
+        del temperature
 
     @abstractmethod
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:

@@ -33,8 +33,18 @@ from probtrans_cli.recipe.parsing import Parsing as Section
 from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.statistics.parse_scores import NEEDED, Row, parse_counts, parse_details, parse_scores, parsed_rows
 from probtrans_cli.tasks.answers import DOUBT, confusion_table
-from probtrans_cli.tasks.base import Answers, Counts, Places, Prediction, Task, Term, by_sentence, without_some_words
-from probtrans_cli.tasks.batch import PADDING, Batch
+from probtrans_cli.tasks.base import (
+    Answers,
+    Choices,
+    Counts,
+    Places,
+    Prediction,
+    Task,
+    Term,
+    by_sentence,
+    without_some_words,
+)
+from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.tasks.parts import Part, Parts
 from probtrans_cli.tasks.tagging import WordTagging
 from probtrans_cli.trees.best import Trees
@@ -61,6 +71,7 @@ class Arcs(Task):
         self.relations = [*roots, *(name for name in names if name not in roots)]
         self._relation_of_label = torch.tensor([self.relations.index(name) for name in names] or [0])
         self.tree = section.heads == "tree"
+        self.temperature = 1.0
 
     @property
     def outputs(self) -> int:
@@ -141,20 +152,40 @@ class Arcs(Task):
         del final
         return {"loss": counts.mean("loss", "labelled")}
 
+    def choices(self, outputs: Outputs, batch: Batch) -> Mapping[str, Choices]:
+        """Return the ``heads`` of the words that are annotated, and the ``relations`` to the gold heads that are words:
+        the root's own relation is no choice."""
+        if _PARENTS not in batch.gold:
+            return {}
+        scores, logs, column = self._heads(outputs, batch)
+        parents, labels = batch.gold[_PARENTS], batch.gold[self.section.relation_column]
+        annotated, of_words = batch.words & (parents > PADDING), batch.words & (parents >= 0)
+        allowed = allowed_arcs(batch.words, scores.shape[2])
+        at_gold = parents.clamp(min=0)[:, :, None, None].expand(-1, -1, scores.shape[2], 1)
+        relations = scores.masked_fill(~allowed, -torch.inf).gather(3, at_gold)[..., 0][of_words]
+        gold_heads = torch.where(parents < 0, parents.shape[1], parents)[annotated]
+        gold_relations = self._relation_of_label.to(labels.device)[labels.clamp(min=0)]
+        gold_relations = torch.where(labels >= 0, gold_relations, UNLEARNED)[of_words]
+        return {
+            "heads": Choices(logs[annotated], gold_heads, column[annotated], annotated.nonzero()[:, 0]),
+            "relations": Choices(relations, gold_relations, relations.argmax(-1), of_words.nonzero()[:, 0]),
+        }
+
+    def temper_arcs(self, temperature: float) -> None:
+        self.temperature = temperature
+
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``heads`` (0 = the root) and ``relations`` of the words; each with its probability, that of a relation given
         its head; with ``top`` also ``head_alternatives`` of each word, each with its most probable relation; where the
         doubt is wanted, ``head_entropy``, in nats."""
-        scores, chances, logs = self._of_heads(outputs, batch)
-        best = decode(levelled(logs.double().cpu().numpy()), batch.words.cpu().numpy(), self.decoder)
-        heads = torch.from_numpy(best).to(scores.device)
-        column = torch.where(heads > 0, heads - 1, heads.shape[1])[..., None]
-        of_heads = scores.gather(3, column[:, :, None].expand(-1, -1, scores.shape[2], -1))[..., 0].softmax(-1)
+        scores, logs, column = self._heads(outputs, batch)
+        chances, heads = self._tempered(logs), torch.where(column < column.shape[1], column + 1, 0)
+        of_heads = scores.gather(3, column[:, :, None, None].expand(-1, -1, scores.shape[2], 1))[..., 0].softmax(-1)
         chance, relation = of_heads.max(-1)
         columns: dict[str, list[Any]] = {
             "heads": heads[batch.words].tolist(),
             "relations": [self.relations[id] for id in relation[batch.words].tolist()],
-            "head_probability": chances.gather(2, column)[..., 0][batch.words].tolist(),
+            "head_probability": chances.gather(2, column[..., None])[..., 0][batch.words].tolist(),
             "relation_probability": chance[batch.words].tolist(),
         }
         if "arcs" in outputs.doubt:
@@ -164,17 +195,30 @@ class Arcs(Task):
         of_sentences = zip(*(by_sentence(values, batch) for values in columns.values()), strict=True)
         return [{name: list(values) for name, values in zip(columns, row, strict=True)} for row in of_sentences]
 
+    def _heads(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores of every relation and head; the log-probability of every head, -inf where there is none; the column of
+        the head in the best tree."""
+        scores, logs, of_tree = self._of_heads(outputs, batch)
+        best = decode(levelled(of_tree.double().cpu().numpy()), batch.words.cpu().numpy(), self.decoder)
+        heads = torch.from_numpy(best).to(scores.device)
+        return scores, logs, torch.where(heads > 0, heads - 1, heads.shape[1])
+
     def _of_heads(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores of every relation and head, the probability of every head, and the scores that trees are made of."""
+        """Scores of every relation and head; the log-probability of every head; the scores that trees are made of."""
         scores = self._scores(outputs.scores["arcs"], batch)[:, :, : len(self.relations)]
         chances = head_probabilities(scores, batch.words, tree=self.tree)
-        logs = scores.logsumexp(2) if self.tree else chances.clamp_min(torch.finfo(chances.dtype).tiny).log()
-        return scores, chances, logs
+        logs = chances.clamp_min(torch.finfo(chances.dtype).tiny).log()
+        impossible = ~allowed_arcs(batch.words, scores.shape[2]).any(2)
+        return scores, logs.masked_fill(impossible, -torch.inf), scores.logsumexp(2) if self.tree else logs
+
+    def _tempered(self, logs: Tensor) -> Tensor:
+        """The probabilities of heads at the temperature of arcs; zero on padding."""
+        return logs.exp() if self.temperature == 1.0 else (logs / self.temperature).softmax(-1).nan_to_num()
 
     def trees(self, outputs: Outputs, batch: Batch) -> Trees:
-        scores, chances, logs = self._of_heads(outputs, batch)
+        scores, logs, of_tree = self._of_heads(outputs, batch)
         relations = scores.double().log_softmax(2).cpu().numpy()
-        arrays = (values.double().cpu().numpy() for values in (logs, chances))
+        arrays = (values.double().cpu().numpy() for values in (of_tree, self._tempered(logs)))
         return Trees(*arrays, self.decoder, relations, self.relations)
 
     def _head_alternatives(self, chances: Tensor, scores: Tensor, batch: Batch, top: int) -> list[list[dict[str, Any]]]:
@@ -218,6 +262,16 @@ class Tags(WordTagging):
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         return super().measure(outputs, batch) if self.column in batch.gold else Counts()
+
+    def choices(self, outputs: Outputs, batch: Batch) -> Mapping[str, Choices]:
+        """Return the ``tags`` of the words that have one."""
+        gold = batch.gold.get(self.column)
+        if gold is None:
+            return {}
+        scores = outputs.scores["words"].float().log_softmax(-1)
+        has_tag = gold[batch.words] > PADDING
+        rows = batch.words.nonzero()[:, 0][has_tag]
+        return {"tags": Choices(scores[has_tag], gold[batch.words][has_tag], scores[has_tag].argmax(-1), rows)}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """The column, and its probabilities in MISC by its own name."""

@@ -28,7 +28,7 @@ from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import SeveralOutputs
 from probtrans_cli.recipe.task import TaskSection
-from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Prediction, Questions, Task, Term
+from probtrans_cli.tasks.base import OUTPUT, Choices, Counts, OutputRows, Places, Prediction, Questions, Task, Term
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trees.best import Trees
 
@@ -171,6 +171,13 @@ class Parts(Task):
         questions = task.questions(batch)
         return None if questions is None else questions._replace(scores=name)
 
+    def choices(self, outputs: Outputs, batch: Batch) -> Mapping[str, Choices]:
+        """Return those of all parts."""
+        choices: dict[str, Choices] = {}
+        for name, part in self.parts.items():
+            choices |= _renamed(part.task.choices(self.outputs_of(name, outputs), batch), part.answers)
+        return choices
+
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         counts = Counts()
         for name, task in self.tasks.items():
@@ -191,6 +198,10 @@ class Parts(Task):
         return scores | {"loss": loss}
 
     # --- predictions --------------------------------------------------------------------------------------------------
+
+    def temper_arcs(self, temperature: float) -> None:
+        for task in self.tasks.values():
+            task.temper_arcs(temperature)
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         predictions: list[Prediction] = [{} for _ in batch.indices]

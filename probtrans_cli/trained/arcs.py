@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.models.base import Outputs, Wants
+from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.tasks.answers import without_members
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
@@ -192,8 +194,9 @@ def _of_words(arcs: Tensor, tokens: int, root: bool, first: np.ndarray | None) -
 
 
 class Read(NamedTuple):
-    """A reading of the arcs of a batch: ``heads [b, n]`` (0 = root, 1..n, -1 = padding), the ``scores [b, n, n (+1)]``
-    of all arcs, of each draw of uncertain weights the same scores, and distributions over trees, where they are wanted.
+    """A reading of the arcs of a batch: ``heads [b, n]`` (0 = root, 1..n, -1 = padding), the log-probabilities ``scores
+    [b, n, n (+1)]`` of all arcs, at the temperature that the model has for them, of each draw of uncertain weights the
+    same, and distributions over trees, without a temperature, where they are wanted.
     """
 
     heads: np.ndarray
@@ -248,13 +251,21 @@ def read_arcs(
     def read(batch: WordBatch) -> Iterator[Read]:
         for reading, number in zip(readings, numbers, strict=True):
             scores = scores_of(batch.arcs, batch, reading, number)
+            # No temperature changes the trees, not even where it makes scores equal to rounding.
             heads = decode.decode(decode.levelled(scores), batch.mask, reading.decoder)
             members = [scores_of(member, batch, reading, number) for member in batch.member_arcs]
-            yield Read(heads, scores, members, trees_of_reading(scores, batch, reading, number) if trees else None)
+            log_p, root = scores, model.has_root_column
+            if temperature := model.arc_temperature_of(reading):
+                log_p, *members = (tempered(each, batch.mask, temperature, root=root) for each in (scores, *members))
+            of_trees = trees_of_reading(scores, log_p, batch, reading, number) if trees else None
+            yield Read(heads, log_p, members, of_trees)
 
-    def trees_of_reading(log_p: np.ndarray, batch: WordBatch, reading: Reading, number: int) -> Trees:
-        # In proportion to the product of the probabilities of the arcs, where no channel's heads form trees.
-        scores, n = log_p, log_p.shape[1]
+    def trees_of_reading(
+        scores: np.ndarray, log_p: np.ndarray, batch: WordBatch, reading: Reading, number: int
+    ) -> Trees:
+        # In proportion to the product of the probabilities of the arcs, where no channel's heads form trees; trees are
+        # as probable as the model says, and their arcs as the temperature does.
+        n = log_p.shape[1]
         channels = 1 if batch.tree_scores is None else batch.tree_scores.shape[2]
         if batch.tree_scores is not None and (reading.channel != "mean" or channels == 1):
             channel = 0 if reading.channel == "mean" else reading.channel
@@ -273,6 +284,71 @@ def read_arcs(
         predictor=predictor, member_arcs=member_arcs, trees=trees, ranks=ranks,
     ):  # fmt: skip
         yield batch, read(batch)
+
+
+def tempered(
+    scores: Float[np.ndarray, "b n m"], mask: Bool[np.ndarray, "b n"], temperature: float, *, root: bool
+) -> Float[np.ndarray, "b n m"]:
+    """Return ``ln softmax(scores / T)`` over the heads that a word may have: other words, and with ``root`` the root;
+    -inf for what is no head."""
+    scores = _possible(scores, mask, root) / temperature
+    top = np.maximum(scores.max(axis=2, keepdims=True), -1e300)  # of a word without a head, where all are -inf
+    sums = np.exp(scores - top).sum(axis=2, keepdims=True)
+    return np.asarray(scores - top - np.log(np.maximum(sums, decode.SMALLEST_PROBABILITY)))
+
+
+def _possible(scores: np.ndarray, mask: np.ndarray, root: bool) -> np.ndarray:
+    n = mask.shape[1]
+    heads = np.pad(mask, ((0, 0), (0, scores.shape[2] - n)), constant_values=root)
+    itself = np.eye(n, scores.shape[2], dtype=bool)
+    return np.where(mask[:, :, None] & heads[:, None, :] & ~itself, scores, -np.inf)
+
+
+class HeadChoices(NamedTuple):
+    """The heads that words of a batch may have, and the gold ones; a row a word.
+
+    ``scores [m, k]``: log-probabilities without a temperature, up to a constant; -inf where there is no head. ``gold``,
+    ``chosen`` [m]: columns of the gold heads and of those in the tree; -1 where the model has no such head: the root,
+    or a word that is not read. ``right [m]``. ``doubt [m]``: the entropy of the head variable, its mean over channels
+    where their mean is read. ``sentences [m]``: numbers in the split.
+    """
+
+    scores: np.ndarray
+    gold: np.ndarray
+    chosen: np.ndarray
+    right: np.ndarray
+    doubt: np.ndarray
+    sentences: np.ndarray
+
+
+def head_choices(
+    model: ModelBase, split: Split, reading: Reading, predictor: Predictor | None = None, ranks: Ranks = ALONE
+) -> Iterator[HeadChoices]:
+    """Yield, batch by batch, the heads of a split with gold trees. Left out are punctuation, words that are not read,
+    and, without a root, sentences of one word, of which no head is chosen."""
+    temperature, root = model.arc_temperature_of(reading) or 1.0, model.has_root_column
+    for batch, trees in read_arcs(model, split, [reading], predictor=predictor, ranks=ranks):
+        (tree,) = trees
+        n = batch.mask.shape[1]
+        kept = batch.mask & (root | (batch.mask.sum(1, keepdims=True) > 1))
+        if split.has("punct"):
+            kept &= ~_widened(split.padded("punct", batch.indices, True), n).astype(bool)
+        if batch.host is not None:
+            kept &= batch.host < 0
+        gold = _widened(split.padded("heads", batch.indices, 0), n)
+        columns = np.stack([gold, tree.heads]) - 1
+        columns[columns < 0] = n if root else -1
+        of_channels = entropy(torch.from_numpy(batch.arcs[:, 0])).numpy()
+        doubt = of_channels.mean(1) if reading.channel == "mean" else of_channels[:, reading.channel]
+        scores, (golden, chosen) = _possible(tree.scores, batch.mask, root)[kept] * temperature, columns[:, kept]
+        golden[~np.isfinite(scores[np.arange(len(golden)), golden])] = -1  # a word that is not read
+        right, sentences = (gold == tree.heads)[kept], batch.indices[kept.nonzero()[0]]
+        yield HeadChoices(scores, golden, chosen, right, doubt[kept], sentences)
+
+
+def _widened(values: np.ndarray, n: int) -> np.ndarray:
+    # Values of words ``[b, n]``, with room for the extra words of a batch.
+    return np.pad(values, ((0, 0), (0, n - values.shape[1])))
 
 
 def trees_of(

@@ -86,6 +86,8 @@ class Config(BaseModel):
     origin: dict[str, Any] | None = None
     temperature: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
     """The temperature with the least loss on dev; None: nothing with labels was trained."""
+    arc_temperature: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
+    """That of the heads of words; None: dev had no gold trees."""
 
 
 @dataclass
@@ -105,6 +107,8 @@ class ModelBase:
     """The config.json of the BERT that training started from, whose keys an export keeps."""
     temperature: float | None = None
     """By which its scores have the least loss on dev; used where the recipe says `predict.temperature: true`."""
+    arc_temperature: float | None = None
+    """By which the heads of its own reading, or of its task's trees, have the least loss on dev; always used."""
     ranks: Ranks = ALONE
     """The processes that train it together, and share its scores."""
 
@@ -201,6 +205,7 @@ class ModelBase:
             console.log(f"warning: {folder}: log σ beyond its bounds counts as the bound: {first_of(outside)}")
         model.folder, model.step, model.origin = folder, config.step, config.origin
         model.temperature, stored = config.temperature, config.trees
+        model.temper_arcs(config.arc_temperature)
         try:
             model.reading = model.read(stored.channel, stored.iteration, stored.decoder)
         except UsageError as error:
@@ -248,6 +253,18 @@ class ModelBase:
                 )
             chosen = replace(chosen, iteration=iteration)
         return chosen if decoder is None else replace(chosen, decoder=decoder)
+
+    def temper_arcs(self, temperature: float | None) -> None:
+        """Give the heads of the model's own reading, or of its task's trees, a temperature; None: none is known."""
+        self.arc_temperature = temperature
+        self.task.temper_arcs(1.0 if temperature is None else temperature)
+
+    def arc_temperature_of(self, reading: Reading) -> float | None:
+        """Return the temperature of the heads of a reading; None: none is known, as gold trees have given none, or one
+        to another channel or iteration."""
+        last = self.recipe.model.iterations
+        places = {(each.channel, last if each.iteration == -1 else each.iteration) for each in (reading, self.reading)}
+        return None if self.task.answers.trees or len(places) > 1 else self.arc_temperature
 
     def require_positions(self, splits: Mapping[str, Split | None]) -> None:
         """Refuse corpora with sentences that the encoder cannot read, before the first update and not at the batch
@@ -359,6 +376,7 @@ def texts_of(model: ModelBase, scores: dict[str, Any]) -> dict[str, str | bytes]
         "trees": vars(model.reading),
         **model.network.output.described(),
         **({} if model.temperature is None else {"temperature": model.temperature}),
+        **({} if model.arc_temperature is None else {"arc_temperature": model.arc_temperature}),
         **({} if model.origin is None else {"origin": model.origin}),
     }
     return {
@@ -372,7 +390,8 @@ def texts_of(model: ModelBase, scores: dict[str, Any]) -> dict[str, str | bytes]
 
 
 def store_reading(model: ModelBase) -> None:
-    """Write how a model's trees are read into the checkpoint that it came from: parse and eval take it from there.
+    """Write how a model's trees are read, with the temperature of their arcs, into the checkpoint that it came from:
+    parse and eval take it from there.
 
     Raises:
         CheckpointError: the checkpoint cannot be written.
@@ -380,6 +399,7 @@ def store_reading(model: ModelBase) -> None:
     assert model.folder is not None, "a model in training is saved by its trainer"
     verified = checkpoint.verify(model.folder, training=True)
     config = verified.json("config.json", dict[str, Any]) | {"trees": vars(model.reading)}
+    config["arc_temperature"] = model.arc_temperature
     files = {name: content for name, content in verified.files.items() if name != checkpoint.SUMS}
     checkpoint.write(model.folder, files | {"config.json": as_json(config)}, {})
 

@@ -19,7 +19,7 @@ from probtrans_cli.recipe.training import Eval
 from probtrans_cli.statistics import uncertainty
 from probtrans_cli.tasks.base import Counts, Evaluation, Task
 from probtrans_cli.tasks.batch import Batch, collate
-from probtrans_cli.trained.arcs import trees_of
+from probtrans_cli.trained.arcs import head_choices, trees_of
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
 from probtrans_cli.trained.predictor import Plain, Predictor, plain, predictor_of
 from probtrans_cli.trees import decode, score
@@ -27,7 +27,8 @@ from probtrans_cli.trees.relations import relation_scores
 
 Watch = Callable[[Outputs, Batch], None]
 """Is called with the outputs of a batch, and the batch."""
-CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is then below half a point
+CHOICE_SENTENCES = 1000
+"""Of dev, to choose a channel and the temperature of arcs by: the standard error of UUAS is then below half a point."""
 
 
 @torch.inference_mode()
@@ -120,16 +121,16 @@ def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
 
 
 def choose_on_dev(model: ModelBase, dev: Split | None) -> dict[str, Any]:
-    """Let dev choose how answers are decided, where the task has such a choice, and a temperature.
+    """Let dev choose how answers are decided, where the task has such a choice, and temperatures.
 
     Returns:
-        What is stored of it beside the scores: ``decision``, with its ``bias`` and the score on dev of each; and
+        What is stored of it beside the scores: ``decision``, with its ``bias`` and the score on dev of each;
         ``temperature``, with its ``value`` and the loss on dev without it (``nll``) and with it, where labels are
-        learned.
+        learned; and ``arc_temperature``, the same of heads, where dev has gold trees.
     """
     if dev is None:
         return {}
-    return _choose_decision(model, dev) | _choose_temperature(model, dev)
+    return _choose_decision(model, dev) | _choose_temperature(model, dev) | choose_arc_temperature(model, dev)
 
 
 def _choose_decision(model: ModelBase, dev: Split) -> dict[str, Any]:
@@ -155,15 +156,51 @@ def _choose_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
         if (questions := model.task.questions(batch)) is not None:
             scores = outputs.scores[questions.scores].float()
             parts.append((scores.cpu().numpy(), questions.gold.cpu().numpy()))
-    fitted = uncertainty.fitted(
-        [(scores, gold) for scores, gold in model.ranks.dealt_back(parts, "the answers of dev")]
-    )
+    fitted = _fitted(model, parts, uncertainty.HIGHEST)
     if fitted is None:
         return {}
+    model.temperature = round(fitted.temperature, 6)
+    return {"temperature": _told("temperature", fitted)}
+
+
+def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
+    """Let the gold trees of dev choose the temperature of the heads that the model reads, or that its task predicts.
+
+    Returns:
+        As :func:`choose_on_dev`; where dev has no gold trees nothing, and no temperature is known any more.
+    """
+    model.temper_arcs(None)
+    sample, parts = _spread(dev), []
+    if model.task.answers.trees:
+        for outputs, batch in answered(model.task, plain(model), sample, model.evaluation(), ranks=model.ranks):
+            if heads := model.task.choices(outputs, batch).get("heads"):
+                parts.append((heads.scores.double().cpu().numpy(), heads.gold.cpu().numpy()))
+    elif can_score_trees(model, dev):
+        parts = [choices[:2] for choices in head_choices(model, sample, model.reading, ranks=model.ranks)]
+    fitted = _fitted(model, parts, uncertainty.HIGHEST_OF_ARCS)
+    if fitted is None:
+        return {}
+    model.temper_arcs(round(fitted.temperature, 6))
+    return {"arc_temperature": _told("temperature of arcs", fitted)}
+
+
+def _fitted(
+    model: ModelBase, parts: Sequence[tuple[np.ndarray, np.ndarray]], highest: float
+) -> uncertainty.Fitted | None:
+    # Scores and gold of the batches of this process.
+    together = model.ranks.dealt_back(parts, "the answers of dev")
+    return uncertainty.fitted([(scores, gold) for scores, gold in together], highest)
+
+
+def _told(name: str, fitted: uncertainty.Fitted) -> dict[str, float]:
     best, before, after = fitted
-    model.temperature = round(best, 6)
-    console.log(f"temperature {best:.4g}: dev nll {before:.4g} without it, {after:.4g} with it")
-    return {"temperature": {"value": model.temperature, "nll": before, "nll_tempered": after}}
+    console.log(f"{name} {best:.4g}: dev nll {before:.4g} without it, {after:.4g} with it")
+    return {"value": round(best, 6), "nll": before, "nll_tempered": after}
+
+
+def _spread(dev: Split) -> Split:
+    # At most ``CHOICE_SENTENCES``, evenly spread.
+    return dev.select(np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64)))
 
 
 def has_trees(split: Split) -> bool:
@@ -242,7 +279,7 @@ def choose_reading(model: ModelBase, dev: Split, wish: Eval, title: str = "dev")
     later iteration, then the lower channel, the mean last. Uses at most ``CHOICE_SENTENCES`` sentences, evenly spread.
     """
     recipe = model.recipe.model
-    sample = dev.select(np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64)))
+    sample = _spread(dev)
     channels: list[Channel] = [*range(recipe.trees), "mean"] if wish.channel == "best" else [wish.channel]
     iterations = [*range(recipe.iterations, 0, -1)] if wish.iteration == "best" else [wish.iteration]
     decoders: list[decode.Method] = ["eisner", "mst"] if wish.decode == "best" else [wish.decode]

@@ -214,6 +214,13 @@ class Parser:
             replace(reading, iteration=last) if reading.iteration == -1 else reading for reading in readings
         ]
 
+    @property
+    def arcs_are_calibrated(self) -> bool:
+        """Whether gold trees of dev have given a temperature to the heads of all that is drawn."""
+        if not self.readings:
+            return not (self.options.trees and self.model.task.answers.trees) or self.model.arc_temperature is not None
+        return all(self.model.arc_temperature_of(reading) is not None for reading in self.readings)
+
     def analyses(self, sentences: Sequence[Sentence]) -> Iterator[Analysis]:
         """Yield what the model says of some sentences, in order; of each once for every reading, or once if there is
         none. Of those that are not read (:attr:`Sentence.unread`), it says nothing.

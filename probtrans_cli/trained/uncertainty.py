@@ -7,6 +7,7 @@ loss. The scores themselves are in ``statistics/uncertainty.py``.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -18,10 +19,11 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.statistics import uncertainty
+from probtrans_cli.tasks.base import Choices
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.trained.arcs import divided, read_arcs
+from probtrans_cli.trained.arcs import divided, head_choices
 from probtrans_cli.trained.base import ModelBase, Reading
-from probtrans_cli.trained.evaluation import answered, columns, evaluate
+from probtrans_cli.trained.evaluation import answered, evaluate
 from probtrans_cli.trained.predictor import (
     INNER,
     PredictOptions,
@@ -34,6 +36,8 @@ from probtrans_cli.trained.predictor import (
 
 PARTS = ("entropy", "expected_entropy", "mutual_information")
 """Of the doubt; the last two only where there are members."""
+HEADS = "heads"
+"""The choice whose probabilities have the temperature of arcs."""
 
 
 class Notes:
@@ -42,17 +46,23 @@ class Notes:
     ``sentence``; ``learned``, whether the right answer is among the classes; ``right``; ``confidence``; ``nll`` and
     ``brier`` of it; the parts of the uncertainty; and the entropies inside the network, where there are some.
     ``scale``: the scores are multiplied by it once more, for ``scaled_confidence`` and ``scaled_nll``; None: they are
-    not.
+    not. ``choices``: the same of the task's choices, by their names; the scaled ones of heads are those without the
+    temperature.
     """
 
     def __init__(self, model: ModelBase, predictor: Predictor, scale: float | None = None) -> None:
         self.model, self.predictor, self.scale = model, predictor, scale
         self.names = (*PARTS, *INNER) if predictor.several else (PARTS[0], *INNER)
-        self.rows: dict[str, list[np.ndarray]] = {}
+        self.rows = _Rows()
+        self.choices: defaultdict[str, _Rows] = defaultdict(_Rows)
 
     def __call__(self, outputs: Outputs, batch: Batch) -> None:
+        for name, choices in self.model.task.choices(outputs, batch).items():
+            temperature = self.model.arc_temperature if name == HEADS else None
+            self.choices[name].add(_of_choices(choices, torch.from_numpy(batch.indices), temperature))
         questions = self.model.task.questions(batch)
-        assert questions is not None, "a task without questions is refused"
+        if questions is None:
+            return
         scores, doubt, gold = outputs.scores[questions.scores], outputs.doubt[questions.scores], questions.gold
         chances, learned = doubt.probabilities, gold >= 0
         confidence, best = chances.max(-1)
@@ -62,7 +72,7 @@ class Notes:
             "right": best == gold,
             "confidence": confidence,
             "nll": -_at(scores.float().log_softmax(-1), gold),
-            "brier": chances.square().sum(-1) + learned * (1.0 - 2.0 * _at(chances, gold)),
+            "brier": _brier(chances, gold),
             **{name: getattr(doubt, name) for name in self.names if name in PARTS},
         }
         if self.scale is not None:
@@ -70,12 +80,44 @@ class Notes:
             columns_of_batch |= {"scaled_confidence": scaled.max(-1).values.exp(), "scaled_nll": -_at(scaled, gold)}
         for name, values in inner_doubt(self.model, self.predictor, outputs).items():
             columns_of_batch[name] = _of_questions(values, batch, self.model)
-        for name, values in columns_of_batch.items():
-            self.rows.setdefault(name, []).append(values.cpu().numpy())
+        self.rows.add(columns_of_batch)
+
+
+class _Rows:
+    # Columns that grow batch by batch.
+    def __init__(self) -> None:
+        self.parts: dict[str, list[np.ndarray]] = {}
+
+    def add(self, values: Mapping[str, Tensor]) -> None:
+        for name, column in values.items():
+            self.parts.setdefault(name, []).append(column.cpu().numpy())
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Return all that was noted, by name; nothing where there was no question."""
-        return {name: np.concatenate(parts) for name, parts in self.rows.items()}
+        return {name: np.concatenate(parts) for name, parts in self.parts.items()}
+
+
+def _of_choices(choices: Choices, sentences: Tensor, temperature: float | None) -> dict[str, Tensor]:
+    # The columns of choices, at a temperature, and without it as the scaled ones; None: there is none.
+    plain, gold, chosen = choices.scores.double().log_softmax(-1), choices.gold, choices.chosen
+    scores = plain if temperature is None else (plain / temperature).log_softmax(-1)
+    chances, is_known = scores.exp(), chosen >= 0
+    columns = {
+        "sentence": sentences.to(choices.rows.device)[choices.rows],
+        "learned": gold >= 0,
+        "right": (chosen == gold) & is_known,
+        "confidence": torch.where(is_known, _at(chances, chosen), torch.nan),
+        "nll": -_at(scores, gold),
+        "brier": _brier(chances, gold),
+        "entropy": entropy(chances),
+    }
+    if temperature is not None:
+        scaled_confidence = torch.where(is_known, _at(plain, chosen).exp(), torch.nan)
+        columns |= {"scaled_confidence": scaled_confidence, "scaled_nll": -_at(plain, gold)}
+    return columns
+
+
+def _brier(chances: Tensor, gold: Tensor) -> Tensor:
+    return chances.square().sum(-1) + (gold >= 0) * (1.0 - 2.0 * _at(chances, gold))
 
 
 def _of_sentences(notes: Mapping[str, np.ndarray], name: str) -> np.ndarray:
@@ -143,21 +185,25 @@ def uncertainty_scores(
             batches=lambda split: [part for batch in batches(split) for part in divided(split, batch, channels)]
         )
     scores = evaluate(model.task, asking, split, how, final=True, watch=watch)
-    notes = watch.columns()
-    measured = of_notes(notes)
+    notes, measured = watch.rows.columns(), {}
+    if notes:
+        measured = of_notes(notes)
     if scale is not None:
-        name = "with_temperature" if temperature == 1.0 else "without_temperature"
-        ece = uncertainty.calibration_error(notes["scaled_confidence"], notes["right"])
-        measured["temperature"] = model.temperature
-        measured[name] = {"nll": _mean_of(notes["scaled_nll"], notes["learned"]), "ece": ece}
+        measured |= _beside(notes, model.temperature, "without" if temperature != 1.0 else "with")
+    choices = {name: rows.columns() for name, rows in watch.choices.items()}
     if reading is not None and predictor.own_arcs:
-        measured["arc_error_auroc"] = arc_error_auroc(model, split, reading, predictor)
+        choices[HEADS], measured["arc_error_auroc"] = arc_notes(model, split, reading, predictor)
+    for name, columns in choices.items():
+        if len(columns["right"]):
+            measured[name] = of_notes(columns)
+            if "scaled_nll" in columns:
+                measured[name] |= _beside(columns, model.arc_temperature, "without")
     scores["uncertainty"] = measured
     if ood is not None:
         ood_watch = Notes(model, predictor)
         for outputs, batch in answered(model.task, asking, ood, how, passes=model.task.draws or 1):
             ood_watch(outputs, batch)
-        ood_notes = ood_watch.columns()
+        ood_notes = ood_watch.rows.columns()
         scores["ood"] = {"sentences": len(ood)}
         for part, name in (("entropy", "ood_auroc"), ("mutual_information", "ood_auroc_mi")):
             if part in notes and part in ood_notes:
@@ -167,9 +213,13 @@ def uncertainty_scores(
 
 
 def of_notes(notes: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    confidence, right = notes["confidence"], notes["right"]
+    """Return the scores of some answers; those with an unknown confidence, NaN, have a loss alone."""
+    is_known = ~np.isnan(notes["confidence"])
+    confidence, right = notes["confidence"][is_known], notes["right"][is_known]
     scores: dict[str, Any] = {"number": len(right), "nll": _mean_of(notes["nll"], notes["learned"])}
     scores["brier"] = float(notes["brier"].mean(dtype=np.float64))
+    if not len(right):
+        return scores
     scores["ece"] = uncertainty.calibration_error(confidence, right)
     scores["ece_floor"] = uncertainty.ece_floor(confidence)
     scores["ece_width"] = uncertainty.calibration_error(confidence, right, by="width")
@@ -177,12 +227,23 @@ def of_notes(notes: Mapping[str, np.ndarray]) -> dict[str, Any]:
     scores["error_auroc"] = uncertainty.auroc(1.0 - confidence[right], 1.0 - confidence[~right])
     for name, short in SHORT.items():
         if name in notes:
-            scores[f"error_auroc_{short}"] = uncertainty.auroc(notes[name][right], notes[name][~right])
+            doubt = notes[name][is_known]
+            scores[f"error_auroc_{short}"] = uncertainty.auroc(doubt[right], doubt[~right])
     scores |= {name: float(notes[name].mean(dtype=np.float64)) for name in (*PARTS, *INNER) if name in notes}
     both: tuple[uncertainty.By, ...] = ("mass", "width")
     bins = {by: uncertainty.reliability(confidence, right, by=by) for by in both}
     scores["reliability"] = {by: [bin._asdict() | {"error": bin.error} for bin in bins[by]] for by in both}
     return scores
+
+
+def _beside(notes: Mapping[str, np.ndarray], temperature: float | None, how: str) -> dict[str, Any]:
+    # Loss and calibration `with` or `without` the temperature, where they are predicted the other way.
+    is_known = ~np.isnan(notes["scaled_confidence"])
+    ece = None
+    if is_known.any():
+        ece = uncertainty.calibration_error(notes["scaled_confidence"][is_known], notes["right"][is_known])
+    scaled = {"nll": _mean_of(notes["scaled_nll"], notes["learned"]), "ece": ece}
+    return {"temperature": temperature, f"{how}_temperature": scaled}
 
 
 SHORT: Mapping[str, str] = {
@@ -197,21 +258,19 @@ def _mean_of(values: np.ndarray, learned: np.ndarray) -> float | None:
     return float(values[learned].mean(dtype=np.float64)) if learned.any() else None
 
 
-def arc_error_auroc(model: ModelBase, split: Split, reading: Reading, predictor: Predictor) -> float | None:
-    """Return the AUROC of wrong arcs above right ones by the entropy of the word's head variable, in the channel that
-    is read, or its mean over channels. Punctuation, and words that are not read, are left out."""
-    gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
-    values, wrong = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    for batch, trees in read_arcs(model, split, [reading], predictor=predictor):
-        ((heads, *_),) = list(trees)
-        of_channels = entropy(torch.from_numpy(batch.arcs[:, 0])).numpy()
-        doubt = of_channels.mean(1) if reading.channel == "mean" else of_channels[:, reading.channel]
-        for row, index in enumerate(batch.indices):
-            real = batch.mask[row]
-            kept = np.ones(int(real.sum()), dtype=bool) if punct is None else ~punct[index].astype(bool)
-            if batch.host is not None:
-                kept &= batch.host[row][real] < 0
-            values.append(doubt[row][real][kept])
-            wrong.append((heads[row][real] != gold[index])[kept])
-    doubts, faults = np.concatenate(values), np.concatenate(wrong)
-    return uncertainty.auroc(doubts[~faults], doubts[faults])
+def arc_notes(
+    model: ModelBase, split: Split, reading: Reading, predictor: Predictor
+) -> tuple[dict[str, np.ndarray], float | None]:
+    """Return the columns of :class:`Notes` of the heads that are read, without punctuation; and the AUROC of wrong arcs
+    above right ones by the entropy of the word's head variable in the channel that is read, or its mean over channels.
+    """
+    temperature = model.arc_temperature_of(reading)
+    rows, doubts, faults = _Rows(), [np.zeros(0)], [np.zeros(0, dtype=bool)]
+    for choices in head_choices(model, split, reading, predictor):
+        tensors = Choices(*map(torch.from_numpy, (choices.scores, choices.gold, choices.chosen, choices.sentences)))
+        columns = _of_choices(tensors, torch.arange(len(split)), temperature)
+        rows.add(columns | {"right": torch.from_numpy(choices.right)})
+        doubts.append(choices.doubt)
+        faults.append(~choices.right)
+    doubt, is_wrong = np.concatenate(doubts), np.concatenate(faults)
+    return rows.columns(), uncertainty.auroc(doubt[~is_wrong], doubt[is_wrong])

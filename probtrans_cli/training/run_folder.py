@@ -51,8 +51,8 @@ _FOLDERS = {
     "tensorboard": re.compile(r"events\.out\.tfevents\..*"),
 }
 _CHECKPOINTS = re.compile(
-    r"eval-(dev|test|extra)\.json|reliability\.svg|"
-    r"\.(eval-(dev|test|extra)\.json|reliability\.svg|best|last|step-[0-9]+(-[0-9a-f]{8})?)\.(partial|replaced)"
+    r"eval-(dev|test|extra)\.json|reliability(-[a-z]+)?\.svg|"
+    r"\.(eval-(dev|test|extra)\.json|reliability(-[a-z]+)?\.svg|best|last|step-[0-9]+(-[0-9a-f]{8})?)\.(partial|replaced)"
 )
 
 

@@ -17,6 +17,7 @@ from udtools.udeval import evaluate, load_conllu
 
 import probtrans_cli
 from probtrans_cli.commands.train import TrainRequest, train
+from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.tasks.parsing import crosses
 
 NAMES = {"uas": "UAS", "las": "LAS", "clas": "CLAS", "mlas": "MLAS", "upos": "UPOS", "xpos": "XPOS", "ufeats": "UFeats"}
@@ -209,8 +210,61 @@ def test_crossing_arcs() -> None:
     assert crosses(np.array([2, -1, 1]))  # over the root's word
 
 
-@pytest.mark.parametrize("option", [["--uncertainty"], ["--ood", "test.conllu"]])
-def test_probabilities_of_a_parser_are_not_scored_yet(invoke: Invoke, option: list[str]) -> None:
-    refused = invoke("eval", "runs/heads", *option)
+@pytest.mark.parametrize("name", ["heads", "biaffine"])
+def test_calibration_of_a_parser_beside_its_loss_and_its_files(invoke: Invoke, name: str) -> None:
+    ran = invoke("eval", f"runs/{name}", "--uncertainty", "--json")
+    scores = ran.json["scores"]["test"]
+    measured = scores["uncertainty"]
+    tags = ["upos", "xpos", "feats"] if name == "heads" else ["upos"]
+    assert set(measured) == {"heads", "relations", *tags}
+    heads, relations = measured["heads"], measured["relations"]
+    model = probtrans_cli.load(f"runs/{name}")
+    assert heads["temperature"] == model.arc_temperature
+    gold = list(read_conllu(Path("test.conllu").read_text("utf-8").splitlines(), "test.conllu"))
+    for scored, temperature in ((heads, model.arc_temperature), (heads["without_temperature"], None)):
+        model.temper_arcs(temperature)
+        analyses = model.analyze([sentence.words for sentence in gold], marginals=True)
+        chances = [
+            analysis.marginals[i, head]
+            for sentence, analysis in zip(gold, analyses, strict=True)
+            for i, head in enumerate(sentence.heads or [])
+        ]
+        assert scored["nll"] == pytest.approx(-np.log(chances).mean(), rel=1e-4)
+    if name == "heads":  # the loss of an arc is that of its head and its relation, and of channels without a relation
+        losses = [heads["number"] * heads["without_temperature"]["nll"], relations["number"] * relations["nll"]]
+        losses += [heads["number"] * measured[column]["nll"] for column in tags]
+        assert 0.98 * scores["loss"] < sum(losses) / heads["number"] <= scores["loss"]
+    assert all(Path(f"runs/{name}/checkpoints/reliability-{choice}.svg").is_file() for choice in measured)
+    for file, options in (("parsed.conllu", ["--prob"]), ("parsed.jsonl", ["-f", "jsonl"])):
+        Path(file).write_text(invoke("parse", f"runs/{name}", "test.conllu", *options).out, "utf-8")
+        # `_` is no answer there, and is one of features.
+        for column, choice in (("head", heads), *((tag, measured[tag]) for tag in tags if tag != "feats")):
+            told = invoke("score", "calibration", file, "--gold", "test.conllu", "--column", column, "--json")
+            for score in ("number", "ece", "ece_floor", "aurc"):
+                assert told.json["scores"][score] == pytest.approx(choice[score], abs=2e-3), (column, score)
+            if column != "head":
+                assert told.json["scores"]["accuracy"] == pytest.approx(scores[column])
+    told = invoke("score", "calibration", "parsed.jsonl", "--gold", "test.conllu", "--column", "deprel", "--json")
+    assert told.json["scores"]["number"] == round(scores["uas"] * heads["number"])
+    assert "heads of words" in invoke("eval", f"runs/{name}", "--uncertainty").out
+
+
+@pytest.mark.parametrize("name", ["heads", "biaffine"])
+def test_a_temperature_changes_no_tree(name: str) -> None:
+    model = probtrans_cli.load(f"runs/{name}")
+    assert model.arc_temperature is not None
+    words = ["two", "cheap", "farmers", "fold", "these", "short", "foxes"]
+    predictions = []
+    for temperature in (model.arc_temperature, 2.0 * model.arc_temperature, None):
+        model.temper_arcs(temperature)
+        predictions.append(next(iter(model.analyze([words]))).prediction)
+    warm, warmer, plain = (prediction or {} for prediction in predictions)
+    assert warm["heads"] == warmer["heads"] == plain["heads"]
+    assert warm["relation_probability"] == plain["relation_probability"]
+    assert not np.allclose(warm["head_probability"], warmer["head_probability"])
+
+
+def test_a_parser_tells_no_other_text(invoke: Invoke) -> None:
+    refused = invoke("eval", "runs/heads", "--ood", "test.conllu")
     assert refused.code == 2
-    assert "--uncertainty" in refused.err
+    assert "--ood" in refused.err

@@ -49,7 +49,7 @@ _ROWS = (
     Scorer("trees", "CoNLL-U"),
     Scorer(
         "calibration",
-        "CoNLL-U or JSON lines of parse, with the probabilities of tags or labels",
+        "CoNLL-U or JSON lines of parse, with the probabilities of tags, labels or arcs",
         ("column", "comments"),
     ),
     Scorer(

@@ -4,6 +4,10 @@ Predictions are CoNLL-U, with `TagProb` in MISC beside the tag, or with the comm
 JSON lines as `parse -f jsonl` writes them, with `tags` and `tag_probability`, or `label` and `label_probability`. The
 comment `predicted` of CoNLL-U names the column that `TagProb` belongs to; in files of others, `--column` does. Where
 the alternatives hold all of the probability (`--top` of at least as many as there are labels), the Brier score is told.
+
+Arcs are scored with `--column head`, and where nothing else has a probability: HEAD with `Prob` in MISC, or JSON lines
+with `heads` and their probabilities. `--column deprel`: `RelProb`, the probability of a relation given its head, of the
+words whose head is right. Words without a probability are left out, and so are those whose gold HEAD is `_`.
 """
 
 from __future__ import annotations
@@ -32,6 +36,11 @@ from probtrans_cli.statistics import uncertainty
 from probtrans_cli.text import from_json
 
 COLUMNS = ("upos", "xpos", "feats")
+HEAD, RELATION = "head", "deprel"
+ARCS = {HEAD: 6, RELATION: 7}
+"""The places of columns of arcs in CoNLL-U."""
+PROBABILITIES = {HEAD: "Prob", RELATION: "RelProb", "upos": "UPOSProb", "xpos": "XPOSProb", "feats": "FEATSProb"}
+"""Entries of MISC, by column, in files of parsers."""
 ABSTAINED = "_"
 MISC, MISC_TAG, MISC_PROBABILITY, ENTITIES = 9, "Tag", "TagProb", "NE"
 _COMMENT = re.compile(r"# *(label|label_probability|predicted) *= *(.*)")
@@ -75,19 +84,35 @@ def score(
         raise UsageError("score calibration needs the gold labels", hint="add --gold FILE")
     lines, shown = list(open_lines(find(predictions, once=True))), display_name(predictions)
     is_json = next((line for line in lines if line.strip()), "").startswith("{")
-    ours = list(_from_json(lines, shown) if is_json else map(_from_conllu, read_conllu(lines, shown)))
+    if is_json:
+        ours = list(_from_json(lines, shown, column))
+    else:
+        sentences = list(read_conllu(lines, shown))
+        keys = {key for sentence in sentences for entry in _misc(sentence) for key in entry}
+        column = HEAD if column is None and PROBABILITIES[HEAD] in keys and MISC_PROBABILITY not in keys else column
+        if column in ARCS and PROBABILITIES[column] not in keys:
+            hint = f"write it with parse --prob: words need {PROBABILITIES[column]}= in MISC"
+            raise DataError(f"{predictions}: has no probabilities of {column}", hint=hint)
+        ours = [_from_conllu(sentence, column) for sentence in sentences]
     if not ours:
         raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
-    theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold, ours, comments))
+    if column is None and any(HEAD in sentence.tags for sentence in ours):
+        column = HEAD
+    theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold, ours, comments, column))
     pairs = list(side_by_side(ours, theirs, predictions, gold, require_same=_require_same))
     predicted, right, chances, alternatives = _answered(pairs, column, predictions, gold)
     both = list(zip(predicted, right, strict=True))
     answered = [answer != ABSTAINED or gold_answer == ABSTAINED for answer, gold_answer in both]
+    if column in ARCS:
+        answered = [ABSTAINED not in answers for answers in both]
+    if column == RELATION:
+        heads = [[head for sentence in side for head in sentence.tags[HEAD]] for side in zip(*pairs, strict=True)]
+        answered = [told and mine == theirs for told, mine, theirs in zip(answered, *heads, strict=True)]
     confidence = np.array(chances)[answered]
     is_right = np.array([answer == gold_answer for answer, gold_answer in both])[answered]
     if not len(confidence):
         raise DataError(f"{predictions}: there is no answer in it", hint="check the file")
-    abstained = len(answered) - len(confidence)
+    abstained = 0 if column in ARCS else len(answered) - len(confidence)
     scores: dict[str, Any] = {
         "number": len(confidence),
         "accuracy": float(is_right.mean()),
@@ -110,14 +135,22 @@ def score(
 # --- the predictions --------------------------------------------------------------------------------------------------
 
 
-def _from_conllu(sentence: Sentence) -> Answers:
-    lines, rows = sentence.lines or [], sentence.rows or []
+def _from_conllu(sentence: Sentence, column: str | None) -> Answers:
+    lines = sentence.lines or []
     comments = {match[1]: match[2] for line in lines if (match := _COMMENT.fullmatch(line))}
     if {"label", "label_probability"} <= comments.keys():
         chance = _number(comments["label_probability"], sentence.where)
         return Answers(sentence.words, sentence.where, {}, [chance], label=comments["label"])
-    entries = [dict(entry.partition("=")[::2] for entry in lines[row].split("\t")[MISC].split("|")) for row in rows]
-    if not all(MISC_PROBABILITY in entry for entry in entries):
+    entries = _misc(sentence)
+    if column in ARCS:
+        name, tags = PROBABILITIES[column], _arcs(sentence)
+        tags[column] = [tag if name in entry else ABSTAINED for tag, entry in zip(tags[column], entries, strict=True)]
+        chances = [_number(entry.get(name, "0"), sentence.where) for entry in entries]
+        return Answers(sentence.words, sentence.where, tags, chances)
+    # A parser has several columns, each with probabilities of its own.
+    name = MISC_PROBABILITY if column is None else PROBABILITIES[column]
+    name = name if all(name in entry for entry in entries) else MISC_PROBABILITY
+    if not all(name in entry for entry in entries):
         hint = f"write it with parse --prob: every word needs {MISC_PROBABILITY}= in MISC"
         raise DataError(f"{sentence.where}: has no probability of each tag", hint=hint)
     predicted = comments.get("predicted")
@@ -129,24 +162,36 @@ def _from_conllu(sentence: Sentence) -> Answers:
     tags = {name: sentence.tags[name] for name in COLUMNS if name in sentence.tags}
     if predicted not in COLUMNS and all(MISC_TAG in entry for entry in entries):
         tags = {"tag": [entry[MISC_TAG] for entry in entries]}
-    chances = [_number(entry[MISC_PROBABILITY], sentence.where) for entry in entries]
+    chances = [_number(entry[name], sentence.where) for entry in entries]
     return Answers(sentence.words, sentence.where, tags, chances, predicted=predicted if predicted in COLUMNS else None)
 
 
-def _from_json(lines: Sequence[str], name: str) -> Iterator[Answers]:
+def _misc(sentence: Sentence) -> list[dict[str, str]]:
+    lines, rows = sentence.lines or [], sentence.rows or []
+    return [dict(entry.partition("=")[::2] for entry in lines[row].split("\t")[MISC].split("|")) for row in rows]
+
+
+def _arcs(sentence: Sentence) -> dict[str, list[str]]:
+    lines, rows = sentence.lines or [], sentence.rows or []
+    return {column: [lines[row].split("\t")[place] for row in rows] for column, place in ARCS.items()}
+
+
+def _from_json(lines: Sequence[str], name: str, column: str | None) -> Iterator[Answers]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         where = f"{name}:{number}"
         try:
-            yield _of_record(from_json(line), where)
+            yield _of_record(from_json(line), where, column)
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             hint = "a line is one of parse -f jsonl, with words, tags and tag_probability, or label and its probability"
             raise DataError(f"{where}: not a prediction ({type(error).__name__}: {error})", hint=hint) from None
 
 
-def _of_record(record: Mapping[str, Any], where: str) -> Answers:
+def _of_record(record: Mapping[str, Any], where: str, column: str | None) -> Answers:
     words = [str(word) for word in record["words"]]
+    if column in ARCS or (column is None and "heads" in record and not {"label", "tags"} & record.keys()):
+        return _arcs_of_record(record, words, where, column or HEAD)
     if "label" in record:
         several = record.get("label_alternatives")
         alternatives = None if several is None else [_alternatives(several, "label")]
@@ -154,12 +199,26 @@ def _of_record(record: Mapping[str, Any], where: str) -> Answers:
         return Answers(words, where, {}, [chance], alternatives, label=str(record["label"]))
     if not words and "tags" not in record:
         return Answers(words, where, {"tag": []}, [])
-    tags, chances = [str(tag) for tag in record["tags"]], [_number(value, where) for value in record["tag_probability"]]
+    # A parser has a list of each column, with its probabilities.
+    names = ("tags", "tag_probability") if column is None or "tags" in record else (column, f"{column}_probability")
+    tags, chances = [str(tag) for tag in record[names[0]]], [_number(value, where) for value in record[names[1]]]
     if not len(words) == len(tags) == len(chances):
         raise DataError(f"{where}: {len(words)} words, {len(tags)} tags and {len(chances)} probabilities")
     several = record.get("tag_alternatives")
     alternatives = None if several is None else [_alternatives(options, "tag") for options in several]
     return Answers(words, where, {"tag": tags}, chances, alternatives, mark_entities="entities" in record)
+
+
+def _arcs_of_record(record: Mapping[str, Any], words: list[str], where: str, column: str) -> Answers:
+    tags = {HEAD: list(map(str, record["heads"])), RELATION: list(map(str, record.get("relations", ())))}
+    of_heads = record.get("head_probability", record.get("probabilities"))
+    chances: Sequence[Any] = of_heads if column == HEAD else record["relation_probability"]
+    if not len(words) == len(tags[column]) == len(chances):
+        message = f"{len(words)} words, {len(tags[column])} of {column} and {len(chances)} probabilities"
+        raise DataError(f"{where}: {message}")
+    answers = zip(tags[column], chances, strict=True)
+    tags[column] = [ABSTAINED if chance is None else tag for tag, chance in answers]
+    return Answers(words, where, tags, [_number(0 if chance is None else chance, where) for chance in chances])
 
 
 def _alternatives(several: Sequence[Mapping[str, Any]], key: str) -> Alternatives:
@@ -179,10 +238,15 @@ def _number(text: Any, where: str) -> float:
 # --- the gold labels --------------------------------------------------------------------------------------------------
 
 
-def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None) -> Iterator[Gold]:
-    """Read the gold tags of a file; those of entities in the scheme of the predicted ones, whichever the file uses."""
+def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None, column: str | None) -> Iterator[Gold]:
+    """Read the gold tags of a file, or the arcs where ``column`` is of these; tags of entities in the scheme of the
+    predicted ones, whichever the file uses."""
     lines, shown = open_lines(find(name)), display_name(name)
     is_conllu, lines = begins_as_conllu(lines)
+    if column in ARCS:
+        if not is_conllu:
+            raise DataError(f"{name}: has no trees", hint="give CoNLL-U with HEAD")
+        return (Gold(sentence.words, sentence.where, dict(_arcs(sentence))) for sentence in read_conllu(lines, shown))
     if is_conllu:
         return (Gold(sentence.words, sentence.where, sentence.tags) for sentence in read_conllu(lines, shown))
     scheme: Literal["iob2", "bioes"] | None = None
