@@ -14,7 +14,7 @@ import pytest
 import torch
 from support import ROOT, environment, sentences
 
-from bench import baseline, corpus, encoder, head_bias, parse
+from bench import baseline, corpus, encoder, head_bias, parse, udpipe
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
@@ -71,6 +71,20 @@ def test_the_baseline_is_the_same_model_twice() -> None:
         step()
         assert step.unary.grad is not None
         assert all(parameter.grad is not None for parameter in step.encoder.parameters())
+
+
+def test_the_rival_reads_words_alone() -> None:
+    lines = ["# text = x", "1-2\tab" + "\t_" * 8, "1\ta\tA\tX\tY\tZ=z\t2\tdep\t2:dep\tM=m", ""]
+    stripped = udpipe.without_annotation("\n".join(lines) + "\n").split("\n")
+    assert stripped == [*lines[:2], "1\ta\t_\t_\t_\t_\t_\t_\t2:dep\tM=m", "", ""]
+
+
+def test_the_rival_is_trained_and_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ufal.udpipe")
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"{part}.conllu").write_text(sentences("train", 20), encoding="utf-8")
+    udpipe.main([str(tmp_path), "--tagger-iterations", "1", "--parser-iterations", "1"])
+    assert ": uas " in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@
 
 The folder has `train.conllu`, `dev.conllu` and `test.conllu`, and is searched as the files of a recipe are. The options
 are those with which the models of UDPipe 1.2 for UD 2.5 were trained, except for vectors of words from other texts and
-the second tagger, which only gives lemmas. Dev chooses the tagger's iteration. Scores are those of `score trees`;
+the second tagger, which only gives lemmas. Dev chooses the iteration of both. Scores are those of `score trees`;
 words/s are of one process that reads, tags, parses and writes. Needs the extra `bench` (`ufal.udpipe`).
 """
 
@@ -116,8 +116,8 @@ def parsed(model: Path, text: str) -> str:
     """Return CoNLL-U with the tags and trees of a model."""
     from ufal.udpipe import Model, Pipeline, ProcessingError
 
-    pipeline, error = Pipeline(Model.load(str(model)), "conllu", "", "", "conllu"), ProcessingError()
-    output: str = pipeline.process(text, error)
+    loaded, error = Model.load(str(model)), ProcessingError()  # the pipeline does not keep the model alive
+    output: str = Pipeline(loaded, "conllu", "", "", "conllu").process(text, error)
     if error.occurred():
         raise SystemExit(error.message)
     return output
@@ -127,8 +127,9 @@ def scores_in_words(predicted: str, gold: str) -> str:
     """Return the scores of a file in a line."""
     from probtrans_cli.commands.score import score
 
-    scores = score("trees", predicted, gold, {})["scores"]["parse"]
-    return ", ".join(f"{name} {100 * scores[name]:.2f}" for name in ("uas", "las", "upos", "xpos", "ufeats", "mlas"))
+    scores = score("trees", predicted, gold, {})["scores"]
+    names = [name for name in ("uas", "las", "clas", "mlas", "upos", "xpos", "ufeats") if name in scores]
+    return ", ".join(f"{name} {100 * scores[name]:.2f}" for name in names)
 
 
 if __name__ == "__main__":

@@ -188,16 +188,17 @@ def test_what_does_not_fit_is_refused(invoke: Invoke) -> None:
 
 
 def test_sentences_without_some_heads_are_learned_from(invoke: Invoke) -> None:
-    """And a file in which most words have none; the others are not scored."""
+    """Also beside another treebank; of a file in which most words have no head, nothing is scored."""
     lines = Path("train.conllu").read_text("utf-8").splitlines()
     rows = [line.split("\t") for line in lines]
     for number, row in enumerate(rows):
         if len(row) == 10 and number % 5:
             row[6] = row[7] = "_"
     Path("part.conllu").write_text("\n".join("\t".join(row) for row in rows) + "\n", encoding="utf-8")
-    for options in (HEADS, BIAFFINE):
-        names = [f"name=part{len(options)}", "data.train=part.conllu"]
-        invoke("train", "tiny.yaml", *names, *options, *SHORT, "train.steps=5")
+    for options, files, number in ((HEADS, "part.conllu", 40), (BIAFFINE, "[part.conllu, train.conllu]", 80)):
+        names = [f"name=part{len(options)}", f"data.train={files}"]
+        trained = invoke("train", "tiny.yaml", *names, *options, *SHORT, "train.steps=5")
+        assert f"{number} sentences" in trained.err
     scores = json.loads(invoke("eval", "runs/heads", "part.conllu", "--json").out)["scores"]["part.conllu"]
     assert scores["las"] is None
     assert scores["loss"] > 0
