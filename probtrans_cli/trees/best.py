@@ -125,7 +125,7 @@ def _bounds(table: np.ndarray, region: _Region) -> np.ndarray:
     rows[np.arange(n - begin), tree[begin:]] = -np.inf
     rows[0, list(region.banned)] = -np.inf
     changed = rows[:, 1:].max(axis=1)
-    before = (fixed.cumsum() - fixed)[begin:]
+    before = np.append(0.0, fixed.cumsum())[begin:n]
     has_root = ((tree == 0).cumsum() > (tree == 0))[begin:]
     with np.errstate(invalid="ignore"):  # -inf for words that can be below the root alone
         later = np.append(best[:0:-1].cumsum()[::-1], 0.0)
