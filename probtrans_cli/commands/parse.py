@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +17,10 @@ from probtrans_cli import atomic, console
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.streams import PATIENCE, chunks, excess, located, read, too_long
 from probtrans_cli.data.tokens import LONGEST
-from probtrans_cli.errors import UsageError
+from probtrans_cli.errors import ProbtransError, UsageError
+from probtrans_cli.folders.checkpoints import locate
+from probtrans_cli.recipe.source import IN_FOLDER as RECIPE
+from probtrans_cli.recipe.source import load_stored
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.text import harmless
 from probtrans_cli.trained.base import ModelBase
@@ -221,13 +224,16 @@ def parse(request: ParseRequest) -> None:
     if form.write_folder and folder is None and output is not None and (output.is_dir() or output.suffix == ""):
         folder = output
 
-    parsing = Parsing(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
-    parsing.tell_of_arcs()
-    sentences: Iterator[Sentence] = chain.from_iterable(
-        read(file, request.input_form, parsing.refused, split=parsing.splits) for file in files
-    )
-    if form.write_folder and folder is None:
-        only = list(islice((sentence for sentence in sentences if sentence.words), 2))
+    def sentences_of_files(longest: int | None, *, split: bool) -> Iterator[Sentence]:
+        return chain.from_iterable(read(file, request.input_form, longest, split=split) for file in files)
+
+    only: list[Sentence] | None = None
+    if form.write_folder and folder is None:  # more than one is an error, which does not wait for the model
+        split = request.split
+        if split is None:
+            with suppress(ProbtransError):  # of which loading the model will tell
+                split = not load_stored(locate(request.checkpoint) / RECIPE).task.answers_lines
+        only = list(islice((sentence for sentence in sentences_of_files(None, split=bool(split)) if sentence.words), 2))
         several_trees = max(request.samples or 0, request.best or 0) > 1
         if len(only) != 1 or (request.channel == "all" and request.trees) or several_trees:
             asked = "several trees are asked for" if several_trees else "several channels are asked for"
@@ -235,7 +241,9 @@ def parse(request: ParseRequest) -> None:
             message = f"-f {form.name} is a picture of one sentence; {several if only else 'the input has none'}"
             hint = "write a file for each into a folder: --output-dir FOLDER" if only else "give a sentence"
             raise UsageError(message, hint=hint)
-        sentences = iter(only)
+    parsing = Parsing(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
+    parsing.tell_of_arcs()
+    sentences = sentences_of_files(parsing.refused, split=parsing.splits) if only is None else iter(only)
     unread = parsing.unread()
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
     portions: Iterator[Sequence[Sentence]] = chunks(unread.passing(sentences), patience)

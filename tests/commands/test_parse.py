@@ -207,7 +207,7 @@ def test_output_to_files(parse: Parse, tmp_path: Path) -> None:
     assert parse(text, "-f", "svg", "-o", "input.txt/x", code=2) == ""
 
 
-def test_pictures_of_several_sentences_are_files(parse: Parse, tmp_path: Path) -> None:
+def test_pictures_of_several_sentences_are_files(parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "The goats sleep. The farmers feed them.\n\nOne more\n"
     assert parse(text, "-f", "svg", "--output-dir", "pictures.d") == ""
     names = sorted(path.name.partition("-")[0] for path in (tmp_path / "pictures.d").glob("*.svg"))
@@ -215,6 +215,11 @@ def test_pictures_of_several_sentences_are_files(parse: Parse, tmp_path: Path) -
     assert parse("\ngoats sleep\n\n", "-f", "svg") == parse("goats sleep\n", "-f", "svg")
     parse(text, "-f", "svg", "--output-dir", "x", "-o", "y", code=2)
     parse(text, "-f", "svg", "--output-dir", "x", "--merge", code=2)
+
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("the model is loaded")
+
+    monkeypatch.setattr(Model, "load", load)
     for wrong, options, says in (
         (text, (), "the input has several"),
         ("The goats sleep. They do.\n", (), "the input has several"),
