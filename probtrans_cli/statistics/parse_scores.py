@@ -147,7 +147,7 @@ def _shares(counts: Mapping[Any, float], kind: str, name: str) -> dict[str, floa
 
 
 def _group(groups: Mapping[str, int], number: int) -> str:
-    return next(name for name, least in reversed(groups.items()) if number >= least)
+    return next(name for name, least in reversed(list(groups.items())) if number >= least)
 
 
 def _distance(row: Row, number: int) -> str:

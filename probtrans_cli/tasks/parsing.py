@@ -218,8 +218,8 @@ class Arcs(Task):
     def trees(self, outputs: Outputs, batch: Batch) -> Trees:
         scores, logs, of_tree = self._of_heads(outputs, batch)
         relations = scores.double().log_softmax(2).cpu().numpy()
-        arrays = (values.double().cpu().numpy() for values in (of_tree, self._tempered(logs)))
-        return Trees(*arrays, self.decoder, relations, self.relations)
+        of_trees, of_words = (values.double().cpu().numpy() for values in (of_tree, self._tempered(logs)))
+        return Trees(of_trees, of_words, self.decoder, relations, self.relations)
 
     def _head_alternatives(self, chances: Tensor, scores: Tensor, batch: Batch, top: int) -> list[list[dict[str, Any]]]:
         # A word of a sentence of n words has n possible heads, the root among them.

@@ -62,7 +62,7 @@ def has_fast_bfloat16(device: str) -> bool:
     A processor that only imitates it takes up to fifty times as long, without a word.
     """
     if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return _seconds_of_a_product(torch.bfloat16) < _seconds_of_a_product(torch.float32)
 
 

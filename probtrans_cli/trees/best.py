@@ -132,4 +132,4 @@ def _bounds(table: np.ndarray, region: _Region) -> np.ndarray:
         gain = np.append(np.maximum.accumulate((root - best)[:0:-1])[::-1], -np.inf)
         rooted = np.where(has_root, changed, np.maximum(rows[:, 0], changed + gain))
         bounds = before + later + rooted
-    return np.fmin(bounds, -region.cost)
+    return np.asarray(np.fmin(bounds, -region.cost))

@@ -36,7 +36,7 @@ class Arcs:
         return sides
 
     def _rows(self, values: Float[Tensor, "w ..."]) -> Float[Tensor, "b n ..."]:
-        return values.unflatten(0, self.prefix.shape[:2])
+        return values.reshape(*self.prefix.shape[:2], *values.shape[1:])
 
     def to_heads(self, labels: Float[Tensor, "b n d"]) -> Float[Tensor, "b c n n"]:
         """Return ``F_tc(j)``."""

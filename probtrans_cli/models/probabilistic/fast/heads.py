@@ -295,10 +295,11 @@ class LabelledHeads(StoredHeads):
         if self.dropout:
             kept = drop(labels.new_ones(len(grid), 1, n, n + self.extra), self.dropout)
         (far,) = sides.far
-        to_child, to_head, arcs, used, *self.latest = _Labelled.apply(
+        computed: tuple[Tensor, ...] = _Labelled.apply(  # type: ignore[no-untyped-call]
             1.0 / weight, self.chooses, kept, far.child, far.head, common, by_channel, short
         )
-        self.latest.append(short)
+        to_child, to_head, arcs, used = computed[:4]
+        self.latest = (*computed[4:], short)
         message, extra = self.messages.to_labels(sides, [to_child], [to_head], used, rows)
         return self._with_further(message, grid, arcs, rows), extra
 
