@@ -53,7 +53,7 @@ def test_it_has_what_metrics_has_and_the_final_scores(here: Path, invoke: Invoke
     assert final == as_told(
         {
             f"final/{split}/{name}": [(step, value)]
-            for split in ("dev", "test")
+            for split in ("dev", "test", "arc_temperature")
             for name, value in flattened(ran.json[split]).items()
         }
     )
