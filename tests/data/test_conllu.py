@@ -204,6 +204,16 @@ def test_annotated_replaces_the_tree_only() -> None:
     assert sentence.lines == BLOCK.splitlines(), "the sentence itself does not change"
 
 
+def test_new_heads_take_away_what_was_written_of_the_old_ones() -> None:
+    misc = "Gloss=b|Prob=0.5000|ProbSD=0.1000|RelProb=1.0000|Heads=2:0.5|HeadEntropy=0.1000"
+    lines = ["# tree = 1", "# log_prob = -0.5", "# text = b", f"1\tb\t_\t_\t_\t_\t0\troot\t_\t{misc}"]
+    (sentence,) = read_conllu([*lines, ""], "x")
+    assert annotated(sentence, [0]) == ["# text = b", "1\tb\t_\t_\t_\t_\t0\troot\t_\tGloss=b"]
+    of_column = annotated(sentence, columns={"head": ["0"]}, misc={"Prob": ["0.7"]}, comments={"tree": "2"})
+    assert of_column == ["# text = b", "# tree = 2", "1\tb\t_\t_\t_\t_\t0\troot\t_\tGloss=b|Prob=0.7"]
+    assert annotated(sentence, columns={"upos": ["X"]})[:3] == lines[:3], "the heads stay, and so does what is about them"
+
+
 def test_annotated_makes_conllu_of_plain_text() -> None:
     (sentence,) = read_text(["the dog"], "x.txt")
     assert annotated(sentence, [2, 0]) == [

@@ -29,6 +29,8 @@ MOST_LINES = 100_000  # of a sentence, comments included: a file without blank l
 ESCAPED_BAR = r"\p"  # a `|` within an entry of MISC, as UDPipe writes it
 STANDARD = f"# global.columns = {' '.join(COLUMNS)}"
 _FORM, _UPOS, _XPOS, _FEATS, _HEAD, _DEPREL, _MISC = 1, 3, 4, 5, 6, 7, 9
+# What MISC and the comments say of heads; it is gone where new ones are written.
+_OF_HEADS = frozenset({"Prob", "ProbSD", "RelProb", "Heads", "HeadEntropy"}), frozenset({"tree", "log_prob"})
 _SPACES_ALLOWED = (1, 2, 9)  # FORM, LEMMA and MISC
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
@@ -285,8 +287,9 @@ def annotated(
 ) -> list[str]:
     """Return the CoNLL-U lines of a sentence with new annotations, without the blank line that ends it.
 
-    Every column, comment, multiword token and empty node that is not named stays as it was read. A sentence of plain
-    text gets ``# text`` and ten columns, with ``SpaceAfter=No`` between words that its text does not separate.
+    Every column, comment, multiword token and empty node that is not named stays as it was read; but new heads take
+    away what an earlier parse has written of the old ones (``Prob=`` and its like in MISC, ``# log_prob``). A sentence
+    of plain text gets ``# text`` and ten columns, with ``SpaceAfter=No`` between words that its text does not separate.
 
     Args:
         sentence: the sentence.
@@ -309,6 +312,8 @@ def annotated(
         new[_HEAD] = [str(int(head)) for head in heads]
         default = ["root" if head == 0 else "dep" for head in heads]
         new[_DEPREL] = default if deprels is None else list(map(_value, deprels))
+    stale, stale_comments = _OF_HEADS if _HEAD in new else (frozenset(), frozenset())
+    stale, stale_comments = stale.union(misc), stale_comments.union(comments)
     has_lines = sentence.lines is not None and sentence.rows is not None
     lines: list[str] = list(sentence.lines or ()) if has_lines else _lines_of_text(sentence)
     rows: Sequence[int] = (sentence.rows or ()) if has_lines else range(1, count + 1)
@@ -316,18 +321,18 @@ def annotated(
         fields = lines[row].split("\t")
         for column, texts in new.items():
             fields[column] = texts[i]
-        if misc:
+        if stale:
             old = fields[_MISC].split("|") if fields[_MISC] != "_" else []
-            entries = [entry for entry in old if entry.partition("=")[0] not in misc]
+            entries = [entry for entry in old if entry.partition("=")[0] not in stale]
             entries += [
                 f"{name}={_one_line(texts[i]).replace('|', ESCAPED_BAR)}" for name, texts in misc.items() if texts[i]
             ]
             fields[_MISC] = "|".join(entries) or "_"
         lines[row] = "\t".join(fields)
-    if not comments:
+    if not stale_comments:
         return lines
     end = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    kept = [line for line in lines[:end] if line[1:].partition("=")[0].strip() not in comments]
+    kept = [line for line in lines[:end] if line[1:].partition("=")[0].strip() not in stale_comments]
     added = [
         f"# {name} = {_one_line(text)}"
         for name, texts in comments.items()
