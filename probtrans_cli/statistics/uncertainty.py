@@ -146,11 +146,14 @@ def cross_entropy(scores: np.ndarray, gold: np.ndarray) -> float | None:
 
 
 class Fitted(NamedTuple):
-    """A temperature, with the cross entropy without and with it."""
+    """A temperature, with the cross entropy without and with it; whether it is the least or the largest that is tried,
+    so that none fits; and the share of questions whose right class is one of the model's, of which all this is."""
 
     temperature: float
     before: float
     after: float
+    at_bound: bool
+    share: float
 
 
 def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]], highest: float = HIGHEST) -> Fitted | None:
@@ -174,4 +177,5 @@ def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]], highest: float = HIGH
         first, second = low + (high - low) / 3, high - (high - low) / 3
         low, high = (low, second) if loss(first) <= loss(second) else (first, high)
     best = (low + high) / 2
-    return Fitted(math.exp(best), loss(0.0), loss(best))
+    at_bound = min(best - LOWEST, highest - best) < _PRECISION
+    return Fitted(math.exp(best), loss(0.0), loss(best), at_bound, sum(sizes) / sum(len(gold) for _, gold in parts))

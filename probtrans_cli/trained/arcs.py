@@ -246,7 +246,10 @@ def read_arcs(
     iterations = sorted(set(numbers))
 
     def scores_of(arcs: np.ndarray, batch: WordBatch, reading: Reading, number: int) -> np.ndarray:
-        return _with_unread(decode.arc_scores(arcs, reading.channel, 1 + iterations.index(number)), batch)
+        scores = decode.arc_scores(arcs, reading.channel, 1 + iterations.index(number))
+        if model.recipe.model.facts.is_causal:  # later words are no heads, whatever their floor
+            scores[:, *np.triu_indices(scores.shape[1], 1)] = -np.inf
+        return _with_unread(scores, batch)
 
     def read(batch: WordBatch) -> Iterator[Read]:
         for reading, number in zip(readings, numbers, strict=True):
@@ -255,8 +258,11 @@ def read_arcs(
             heads = decode.decode(decode.levelled(scores), batch.mask, reading.decoder)
             members = [scores_of(member, batch, reading, number) for member in batch.member_arcs]
             log_p, root = scores, model.has_root_column
-            if temperature := model.arc_temperature_of(reading):
-                log_p, *members = (tempered(each, batch.mask, temperature, root=root) for each in (scores, *members))
+            temperature = model.arc_temperature_of(reading)
+            if temperature or reading.channel == "mean":  # a mean of logarithms is no distribution by itself
+                log_p, *members = (
+                    tempered(each, batch.mask, temperature or 1.0, root=root) for each in (scores, *members)
+                )
             of_trees = trees_of_reading(scores, log_p, batch, reading, number) if trees else None
             yield Read(heads, log_p, members, of_trees)
 
@@ -308,9 +314,9 @@ class HeadChoices(NamedTuple):
     """The heads that words of a batch may have, and the gold ones; a row a word.
 
     ``scores [m, k]``: log-probabilities without a temperature, up to a constant; -inf where there is no head. ``gold``,
-    ``chosen`` [m]: columns of the gold heads and of those in the tree; -1 where the model has no such head: the root,
-    or a word that is not read. ``right [m]``. ``doubt [m]``: the entropy of the head variable, its mean over channels
-    where their mean is read. ``sentences [m]``: numbers in the split.
+    ``chosen`` [m]: columns of the gold heads and of those in the tree; -1 where the model has no such head: the root, a
+    word that is not read, or, of a causal model, a later one. ``right [m]``. ``doubt [m]``: the entropy of the head
+    variable, its mean over channels where their mean is read. ``sentences [m]``: numbers in the split.
     """
 
     scores: np.ndarray
@@ -325,12 +331,13 @@ def head_choices(
     model: ModelBase, split: Split, reading: Reading, predictor: Predictor | None = None, ranks: Ranks = ALONE
 ) -> Iterator[HeadChoices]:
     """Yield, batch by batch, the heads of a split with gold trees. Left out are punctuation, words that are not read,
-    and, without a root, sentences of one word, of which no head is chosen."""
+    and words that can have no head: without a root, the only word, and the first one of a causal model."""
     temperature, root = model.arc_temperature_of(reading) or 1.0, model.has_root_column
     for batch, trees in read_arcs(model, split, [reading], predictor=predictor, ranks=ranks):
         (tree,) = trees
         n = batch.mask.shape[1]
-        kept = batch.mask & (root | (batch.mask.sum(1, keepdims=True) > 1))
+        possible = _possible(tree.scores, batch.mask, root)
+        kept = np.isfinite(possible).any(2)
         if split.has("punct"):
             kept &= ~_widened(split.padded("punct", batch.indices, True), n).astype(bool)
         if batch.host is not None:
@@ -340,8 +347,8 @@ def head_choices(
         columns[columns < 0] = n if root else -1
         of_channels = entropy(torch.from_numpy(batch.arcs[:, 0])).numpy()
         doubt = of_channels.mean(1) if reading.channel == "mean" else of_channels[:, reading.channel]
-        scores, (golden, chosen) = _possible(tree.scores, batch.mask, root)[kept] * temperature, columns[:, kept]
-        golden[~np.isfinite(scores[np.arange(len(golden)), golden])] = -1  # a word that is not read
+        scores, (golden, chosen) = possible[kept] * temperature, columns[:, kept]
+        golden[~np.isfinite(scores[np.arange(len(golden)), golden])] = -1  # a word that is not read, or a later one
         right, sentences = (gold == tree.heads)[kept], batch.indices[kept.nonzero()[0]]
         yield HeadChoices(scores, golden, chosen, right, doubt[kept], sentences)
 

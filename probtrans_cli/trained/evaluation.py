@@ -167,7 +167,8 @@ def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
     """Let the gold trees of dev choose the temperature of the heads that the model reads, or that its task predicts.
 
     Returns:
-        As :func:`choose_on_dev`; where dev has no gold trees nothing, and no temperature is known any more.
+        As :func:`choose_on_dev`; nothing, and no temperature is known any more, where dev has no gold trees, or they
+        give none: the least loss is at a bound, or the model can have fewer than half of the gold heads.
     """
     model.temper_arcs(None)
     sample, parts = _spread(dev), []
@@ -179,6 +180,12 @@ def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
         parts = [choices[:2] for choices in head_choices(model, sample, model.reading, ranks=model.ranks)]
     fitted = _fitted(model, parts, uncertainty.HIGHEST_OF_ARCS)
     if fitted is None:
+        return {}
+    if fitted.at_bound or fitted.share < 0.5:
+        why = f"the model can have only {fitted.share:.0%} of the gold heads of dev"
+        if fitted.share >= 0.5:
+            why = f"the loss on dev falls up to the last one that is tried, {fitted.temperature:.4g}"
+        console.log(f"no temperature of arcs: {why}; their probabilities are the model's own beliefs")
         return {}
     model.temper_arcs(round(fitted.temperature, 6))
     return {"arc_temperature": _told("temperature of arcs", fitted)}
@@ -193,7 +200,7 @@ def _fitted(
 
 
 def _told(name: str, fitted: uncertainty.Fitted) -> dict[str, float]:
-    best, before, after = fitted
+    best, before, after, *_ = fitted
     console.log(f"{name} {best:.4g}: dev nll {before:.4g} without it, {after:.4g} with it")
     return {"value": round(best, 6), "nll": before, "nll_tempered": after}
 

@@ -213,6 +213,25 @@ def test_parse_tells_surprisal_entropy_and_rank(run: str, invoke: Invoke) -> Non
     )
 
 
+def test_later_words_are_no_heads(run: str, invoke: Invoke) -> None:
+    """Gold heads that no causal model can have give it no temperature, and are in no loss."""
+    assert probtrans_cli.load(run).arc_temperature is None
+    Path("in.txt").write_text("two farmers fold a shirt\n", "utf-8")
+    options = ["--marginals", "--best", "200", "--decode", "mst"]
+    for channel in ("0", "mean"):
+        record = json.loads(invoke("parse", run, "in.txt", "-f", "jsonl", *options, "--channel", channel).out)
+        assert all(not any(row[number + 1 :]) for number, row in enumerate(record["marginals"], start=1))
+        assert len(record["best"]) == math.factorial(4), "of n words, (n - 1)!"
+        assert sum(math.exp(tree["log_probability"]) for tree in record["best"]) == pytest.approx(1.0, abs=1e-4)
+        if run == "runs/lm":
+            assert record["marginals"][0][0] == record["probabilities"][0] == 1.0
+            assert [sum(row) for row in record["marginals"]] == pytest.approx([1.0] * 5, abs=1e-5)
+    heads = invoke("eval", run, "--uncertainty", "--trees", "yes", "--json").json["scores"]["test"]["uncertainty"][
+        "heads"
+    ]
+    assert all(0.0 < heads[name] < 10.0 for name in ("nll", "brier", "entropy"))
+
+
 def test_a_first_word_may_be_left_out(folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     task = "task={kind: lm, score_first: false}"

@@ -348,6 +348,12 @@ def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Inv
     powers = np.asarray(batch.arcs[0, 0, 1]) ** (1.0 / model.arc_temperature)
     probabilities = powers / powers.sum(-1, keepdims=True)
     np.testing.assert_allclose(tree["probabilities"], probabilities[np.arange(6), columns], atol=1e-6)
+    options = ["-f", "jsonl", "--iteration", "-1", "--channel", "mean", "--marginals"]
+    of_mean = json.loads(invoke("parse", str(run), str(tmp_path / "words.txt"), *options).out)["marginals"]
+    products = np.asarray(batch.arcs[0, 0]).prod(0) ** (1.0 / batch.arcs.shape[2])
+    products[np.arange(6), np.arange(6)] = 0.0
+    expected = np.roll(products / products.sum(-1, keepdims=True), 1, axis=1)
+    np.testing.assert_allclose(of_mean, expected, atol=1e-6)
 
 
 def test_raw_text_is_tokenised_and_tokens_are_not(parse: Parse) -> None:

@@ -211,7 +211,9 @@ def test_new_heads_take_away_what_was_written_of_the_old_ones() -> None:
     assert annotated(sentence, [0]) == ["# text = b", "1\tb\t_\t_\t_\t_\t0\troot\t_\tGloss=b"]
     of_column = annotated(sentence, columns={"head": ["0"]}, misc={"Prob": ["0.7"]}, comments={"tree": "2"})
     assert of_column == ["# text = b", "# tree = 2", "1\tb\t_\t_\t_\t_\t0\troot\t_\tGloss=b|Prob=0.7"]
-    assert annotated(sentence, columns={"upos": ["X"]})[:3] == lines[:3], "the heads stay, and so does what is about them"
+    assert annotated(sentence, columns={"upos": ["X"]})[:3] == lines[:3], (
+        "the heads stay, and so does what is about them"
+    )
 
 
 def test_annotated_makes_conllu_of_plain_text() -> None:

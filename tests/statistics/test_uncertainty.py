@@ -171,6 +171,8 @@ def test_the_temperature_has_the_least_loss_of_a_grid() -> None:
     assert found.after <= min(grid) + 1e-7
     assert found.before == pytest.approx(uncertainty.cross_entropy(scores, gold))
     assert found.after < found.before
+    assert not found.at_bound
+    assert found.share == pytest.approx((gold >= 0).mean())
 
 
 def test_temperatures_stay_within_their_bounds() -> None:
@@ -178,6 +180,9 @@ def test_temperatures_stay_within_their_bounds() -> None:
     assert temperature(1e3 * scores, gold) == pytest.approx(8.0, rel=1e-3)
     assert temperature(1e-3 * scores, softmax(scores).argmax(axis=1)) == pytest.approx(0.25, rel=1e-3)
     assert uncertainty.fitted([(scores, np.full(300, -1))]) is None
+    at_bounds = [uncertainty.fitted([(factor * scores, softmax(scores).argmax(axis=1))]) for factor in (1e-3, 1.0)]
+    at_bounds.append(uncertainty.fitted([(1e3 * scores, gold)]))
+    assert all(found is not None and found.at_bound for found in at_bounds)
 
 
 def test_what_does_not_fit_is_refused() -> None:
