@@ -31,7 +31,7 @@ from probtrans_cli.data.blocks import (
     lines_of,
     require_unchanged,
 )
-from probtrans_cli.data.files import display_name
+from probtrans_cli.data.files import display_name, require_output
 from probtrans_cli.data.processes import FEWER, Pool
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.streams import (
@@ -352,6 +352,7 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
         )
     pieces = (piece for number in range(1, len(blocks) + 1) for piece in job.content(number))
     output = request.parse.output
+    require_output(output, "-o", request.parse.files)
     if output is None and sys.stdout.isatty():
         sys.stdout.writelines(_safe_lines(pieces))
         return

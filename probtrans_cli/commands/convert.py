@@ -11,7 +11,7 @@ from pathlib import Path
 
 from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.tally import RowCounts
-from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.data.files import display_name, find, open_lines, require_output
 from probtrans_cli.data.sentence import MOST_ROWS
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.openie.coordination_files import read_coordinated
@@ -67,6 +67,7 @@ def convert(request: ConvertRequest) -> None:
     """
     if not request.files and sys.stdin.isatty():
         console.log("reading a file of tuples or coordinations from the keyboard; end with Ctrl-D")
+    require_output(request.output, "-o", request.files)
     form, inputs = WRITTEN[request.form], [_opened(name, request.format) for name in request.files or ["-"]]
     _require_one_content(inputs)
     for source in inputs:

@@ -23,7 +23,7 @@ from probtrans_cli.commands.launch import processes
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.corpus.tally import Tally, chosen, noting_new_labels, shortened, unlearned
-from probtrans_cli.data.files import find, find_all, open_lines
+from probtrans_cli.data.files import find, find_all, open_lines, require_output
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
 from probtrans_cli.data.readers.appearance import look_ahead, misread, watched
@@ -117,6 +117,8 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
             choice is to be stored while another process writes there.
         DataError, CheckpointError: as their readers do.
     """
+    require_output(request.predictions, "--predictions", request.files)
+    require_output(request.surprisal, "--surprisal", request.files)
     with processes() as ranks:
         if ranks.world > 1 and "-" in request.files:
             raise UsageError("several processes cannot read one text from stdin", hint="give a file")
@@ -161,7 +163,7 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
         watched = None if request.surprisal is None else Watched(model.task)
         scores = _task_scores(model, corpus, title, predictor, reading if has_trees else None, ood, splitter, watched)
     if watched is not None and request.surprisal is not None:
-        is_json = request.surprisal.suffix == ".jsonl"
+        is_json = request.surprisal.suffix.lower() == ".jsonl"
         _write(request.surprisal, "--surprisal", watched.rows(noted.sentences, as_json=is_json))
     scores |= _per_character(model, corpus, scores.get("loss"), noted.characters)
     if "ood" in scores:

@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 from typing import Literal, TextIO
 
 from probtrans_cli import atomic, console
+from probtrans_cli.data.files import require_output
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.streams import PATIENCE, chunks, excess, located, read, too_long
 from probtrans_cli.data.tokens import LONGEST
@@ -220,6 +221,7 @@ def parse(request: ParseRequest) -> None:
     if not request.files and sys.stdin.isatty():
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     files, form = located(request.files or ["-"]), FORMATS[request.format]
+    require_output(output, "-o", files)
     folder = request.folder
     if form.write_folder and folder is None and output is not None and (output.is_dir() or output.suffix == ""):
         folder = output

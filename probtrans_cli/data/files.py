@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from probtrans_cli.corpora import command_for
-from probtrans_cli.errors import DataError, reason
+from probtrans_cli.errors import DataError, UsageError, reason
 from probtrans_cli.folders.places import holds, places
 
 EMBEDDED = "embedded:"
@@ -374,3 +374,20 @@ def find_all(path: str, key: str | None = None) -> list[Path]:
     tried = ", ".join(map(str, candidates))
     hint = "name a file, a folder of files, or a pattern"
     raise DataError(f"{begins}{path!r}: {problem} (tried {tried})", hint=hint)
+
+
+def require_output(path: Path | None, option: str, inputs: Iterable[str] = ()) -> None:
+    """Refuse a file that the user has named for an output, and that cannot be meant.
+
+    Raises:
+        UsageError: it is one of the inputs, or `-`, or has the name of a compressed file.
+    """
+    if path is None:
+        return
+    if str(path) == "-":
+        raise UsageError(f"{option} -: standard output is no file", hint=f"leave out {option}, or name a file")
+    if path.suffix.lower() in COMPRESSED:
+        hint = f"leave out {path.suffix}, and compress the file afterwards"
+        raise UsageError(f"{option} {path}: what is written is not compressed", hint=hint)
+    if path.is_file() and any(Path(name).is_file() and path.samefile(name) for name in inputs):
+        raise UsageError(f"{option} {path}: it is an input", hint="choose another file")

@@ -177,6 +177,14 @@ def test_generate_writes_a_line_for_each_prompt(run: str, invoke: Invoke, monkey
     assert "top_p 2.0" in refused.err
 
 
+def test_a_table_of_words_is_no_input(run: str, invoke: Invoke) -> None:
+    before = Path("test.conllu").read_bytes()
+    refused = invoke("eval", run, "test.conllu", "--surprisal", "test.conllu")
+    assert refused.code == 2
+    assert "it is an input" in refused.err
+    assert Path("test.conllu").read_bytes() == before
+
+
 def test_prompts_are_text_or_refused(run: str, invoke: Invoke, stdin: Stdin) -> None:
     stdin(b"two\nche\xffap\n")
     refused = invoke("generate", run, "--json")
