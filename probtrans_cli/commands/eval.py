@@ -275,6 +275,11 @@ def _loaded(
         if request.uncertainty or ranks.world > 1:
             what = "--uncertainty" if request.uncertainty else "several processes"
             raise UsageError(f"--surprisal: not with {what}", hint="call eval once more")
+    model.refuse_choice_of_trees(request.channel, request.iteration, request.decoder)
+    if model.task.answers.trees and (request.choose or request.relations):
+        option = "--choose" if request.choose else "--relations"
+        message = f"{option}: a parser's trees are its answers: there is nothing to choose"
+        raise UsageError(message, hint=f"leave out {option}; score trees has the scores by relation")
     if request.masks is not None:
         if model.task.draws is None:
             raise UsageError("--masks is for masked language models", hint="leave it out")

@@ -161,6 +161,8 @@ class Parsing:
                 message = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
                 raise UsageError(message, hint=f"use -f jsonl, or a model of kind {kinds}")
             options = replace(options, trees=False)
+        if not form.every_channel:  # which shows the trees of a parser's encoder, too
+            model.refuse_choice_of_trees(request.channel, request.iteration, request.decoder)
         if form.every_channel and request.channel in (None, "all"):
             options = replace(options, channel="best")
         splitter = splitter_of(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -252,7 +252,15 @@ class ModelBase:
                     f"iteration {iteration}: the model has iterations 1 to {section.iterations}", hint="-1 is the last"
                 )
             chosen = replace(chosen, iteration=iteration)
+        if decoder is not None and decoder not in get_args(decode.Method):
+            raise UsageError(f"there is no decoder {printable(str(decoder))!r}", hint="give argmax, mst or eisner")
         return chosen if decoder is None else replace(chosen, decoder=decoder)
+
+    def refuse_choice_of_trees(self, *options: object) -> None:
+        """Raise a UsageError where a channel, an iteration or a decoder is wanted of a parser."""
+        if self.task.answers.trees and any(option is not None for option in options):
+            message = "the heads of a parser are its answers: task.decode decides how they are decoded"
+            raise UsageError(message, hint="leave out --decode, --iteration and --channel")
 
     def temper_arcs(self, temperature: float | None) -> None:
         """Give the heads of the model's own reading, or of its task's trees, a temperature; None: none is known."""

@@ -51,6 +51,7 @@ class Model(ModelBase):
             raise UsageError("analyze takes several texts, and was given one", hint="write analyze([text])")
         trees = options.pop("trees", True) and (self.recipe.model.facts.has_arcs or self.task.answers.trees)
         request = ParseOptions(trees=trees, **options)
+        self.refuse_choice_of_trees(request.channel, request.iteration, request.decoder)
         splitter = None
         if coordination is not None:
             splitter = splitter_by(coordination, self, rescore=request.rescore)

@@ -175,6 +175,22 @@ def test_pictures_have_relations(invoke: Invoke, form: str) -> None:
     assert form == "html" or all(relation.replace(":", ":") in output for relation in record["relations"])
 
 
+@pytest.mark.parametrize(
+    ("command", "options", "message"),
+    [
+        ("parse", ["--decode", "mst", "-f", "jsonl"], "the heads of a parser are its answers"),
+        ("parse", ["--iteration", "1"], "the heads of a parser are its answers"),
+        ("eval", ["--channel", "0"], "the heads of a parser are its answers"),
+        ("eval", ["--relations"], "there is nothing to choose"),
+        ("eval", ["--predictions", "p"], "written by parse -f conllu"),
+    ],
+)
+def test_what_is_of_other_trees_is_refused(invoke: Invoke, command: str, options: list[str], message: str) -> None:
+    ran = invoke(command, "runs/biaffine", "test.conllu", *options)
+    assert ran.code == 2
+    assert message in ran.err
+
+
 def test_what_does_not_fit_is_refused(invoke: Invoke) -> None:
     new = ["train", "tiny.yaml", "name=x"]
     few = [*HEADS[:-1], "model.channels=3"]

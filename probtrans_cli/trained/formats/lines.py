@@ -108,6 +108,9 @@ def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Pre
     if model.task.answers.scored_apart:
         message = f"--predictions: data.format: {form} has no place for predictions beside its gold"
         raise UsageError(message, hint=f"write them without it: {model.task.answers.scored_apart}")
+    if model.task.answers.trees:
+        message = "--predictions: a parser's are written by parse -f conllu, and scored by score trees"
+        raise UsageError(message, hint="leave it out")
     if not task.learned or form not in SIDE_BY_SIDE:
         message = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
         raise UsageError(f"--predictions: {message} has no gold to put beside predictions", hint="use parse -f jsonl")
