@@ -14,7 +14,7 @@ import pytest
 import torch
 from support import ROOT, environment, sentences
 
-from bench import baseline, corpus, encoder, head_bias, parse, udpipe
+from bench import baseline, corpus, encoder, head_bias, linear_chain, parse, udpipe
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
@@ -288,3 +288,14 @@ def test_trees_by_a_bias_alone(
         of_floors.append([100 * floor[name] for name in ("uas", "uuas")])
     expected = [*of_floors, np.mean(of_floors, axis=0)]
     assert shown == pytest.approx([figure for pair in expected for figure in pair], abs=0.06)
+
+
+def test_a_linear_chain_learns_the_tags_of_a_recipe(tmp_path: Path) -> None:
+    assert linear_chain.shape("McX-90s") == "XxX-dx"
+    assert {"word=goats", "suffix=oats", "-1:shape=X", "1:lower=<none>"} <= set(linear_chain.features(["A", "goats"])[1])
+    pytest.importorskip("pycrfsuite")
+    file = tmp_path / "all.conll"
+    file.write_text("in O\nRome B-loc\n\nat O\nhome O\n\n" * 5, "utf-8")
+    overrides = [f"data.{split}={file}" for split in ("train", "dev", "test")]
+    score, value, _ = linear_chain.chain_of("wnut17-probabilistic", overrides)
+    assert (score, value) == ("F1", 100.0)
