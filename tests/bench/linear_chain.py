@@ -1,4 +1,4 @@
-"""A linear-chain CRF with spelling features beside a recipe of tags: ``python -m tests.bench.linear_chain [RECIPE]...``.
+"""A linear-chain CRF with spelling features beside a recipe of tags: ``python -m tests.bench.linear_chain``.
 
 What people used before neural networks, and use where there is no time: python-crfsuite's averaged perceptron with its
 defaults and the usual features of a word and its neighbours. Nothing is tuned. A recipe says where train and test are

@@ -292,7 +292,9 @@ def test_trees_by_a_bias_alone(
 
 def test_a_linear_chain_learns_the_tags_of_a_recipe(tmp_path: Path) -> None:
     assert linear_chain.shape("McX-90s") == "XxX-dx"
-    assert {"word=goats", "suffix=oats", "-1:shape=X", "1:lower=<none>"} <= set(linear_chain.features(["A", "goats"])[1])
+    assert {"word=goats", "suffix=oats", "-1:shape=X", "1:lower=<none>"} <= set(
+        linear_chain.features(["A", "goats"])[1]
+    )
     pytest.importorskip("pycrfsuite")
     file = tmp_path / "all.conll"
     file.write_text("in O\nRome B-loc\n\nat O\nhome O\n\n" * 5, "utf-8")
