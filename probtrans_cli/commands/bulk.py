@@ -352,7 +352,7 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
         )
     pieces = (piece for number in range(1, len(blocks) + 1) for piece in job.content(number))
     output = request.parse.output
-    require_output(output, "-o", request.parse.files)
+    require_output(output, "-o")
     if output is None and sys.stdout.isatty():
         sys.stdout.writelines(_safe_lines(pieces))
         return
