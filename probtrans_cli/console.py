@@ -173,6 +173,7 @@ def shows_colours() -> bool:
 
 
 def _bar(**options: Any) -> tqdm[Any]:
+    tqdm.monitor_interval = 0  # its thread is of no use here, and starting it swallows what a signal raises
     hidden = True if STATE.level < NORMAL else None  # None: where stderr is no terminal
     return tqdm(**options, file=sys.stderr, disable=hidden, leave=False, dynamic_ncols=True)
 

@@ -273,8 +273,8 @@ def _loaded(
     if request.surprisal is not None:
         require_causal(model)
         if request.uncertainty or ranks.world > 1:
-            what = "--uncertainty" if request.uncertainty else "several processes"
-            raise UsageError(f"--surprisal: not with {what}", hint="call eval once more")
+            option = "--uncertainty" if request.uncertainty else "several processes"
+            raise UsageError(f"--surprisal: not with {option}", hint="call eval once more")
     model.refuse_choice_of_trees(request.channel, request.iteration, request.decoder)
     if model.task.answers.trees and (request.choose or request.relations):
         option = "--choose" if request.choose else "--relations"

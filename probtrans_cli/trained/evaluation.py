@@ -160,7 +160,7 @@ def _choose_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
     if fitted is None:
         return {}
     model.temperature = round(fitted.temperature, 6)
-    return {"temperature": _told("temperature", fitted)}
+    return {"temperature": _reported("temperature", fitted)}
 
 
 def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
         console.log(f"no temperature of arcs: {why}; their probabilities are the model's own beliefs")
         return {}
     model.temper_arcs(round(fitted.temperature, 6))
-    return {"arc_temperature": _told("temperature of arcs", fitted)}
+    return {"arc_temperature": _reported("temperature of arcs", fitted)}
 
 
 def _fitted(
@@ -199,7 +199,7 @@ def _fitted(
     return uncertainty.fitted([(scores, gold) for scores, gold in together], highest)
 
 
-def _told(name: str, fitted: uncertainty.Fitted) -> dict[str, float]:
+def _reported(name: str, fitted: uncertainty.Fitted) -> dict[str, float]:
     best, before, after, *_ = fitted
     console.log(f"{name} {best:.4g}: dev nll {before:.4g} without it, {after:.4g} with it")
     return {"value": round(best, 6), "nll": before, "nll_tempered": after}

@@ -107,7 +107,7 @@ def score(
         answered = [ABSTAINED not in answers for answers in both]
     if column == RELATION:
         heads = [[head for sentence in side for head in sentence.tags[HEAD]] for side in zip(*pairs, strict=True)]
-        answered = [told and mine == theirs for told, mine, theirs in zip(answered, *heads, strict=True)]
+        answered = [right and mine == theirs for right, mine, theirs in zip(answered, *heads, strict=True)]
     confidence = np.array(chances)[answered]
     is_right = np.array([answer == gold_answer for answer, gold_answer in both])[answered]
     if not len(confidence):
