@@ -99,16 +99,17 @@ class CausalLanguageModelling(Task):
             "loss²": of_texts.square().sum(),
             "loss words": (of_texts * number).sum(),
             "words²": number.square().sum(),
+            "texts": (number > 0).sum(),
         }
         return Counts({name: float(value) for name, value in sums.items()})
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``perplexity`` of a word, its standard error over texts, and the mean ``loss``."""
+        """``perplexity`` of a word, its standard error over texts (of two or more), and the mean ``loss``."""
         loss = counts.mean("loss", "words")
         if loss is None:
             return {"perplexity": None, "loss": None}
         scores: dict[str, Any] = {"perplexity": perplexity(loss), "loss": loss}
-        if final:
+        if final and counts["texts"] > 1:
             deviations = counts["loss²"] - 2.0 * loss * counts["loss words"] + loss**2 * counts["words²"]
             scores["perplexity_se"] = scores["perplexity"] * math.sqrt(max(deviations, 0.0)) / counts["words"]
         return scores

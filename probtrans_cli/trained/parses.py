@@ -51,6 +51,13 @@ class ParseOptions(PredictOptions):
     marginals: bool = False
     """Whether the probabilities of all heads are kept."""
 
+    def __post_init__(self) -> None:
+        counts = {name: getattr(self, name) for name in ("latent_labels", "top", "samples", "best")}
+        least = {**dict.fromkeys(counts, 1), "seed": 0}
+        for name, number in (counts | {"seed": self.seed}).items():
+            if number is not None and number < least[name]:
+                raise UsageError(f"{name} {number}: is out of range", hint=f"give {least[name]} or more")
+
 
 @dataclass(frozen=True)
 class Analysis:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -85,13 +85,13 @@ def score_pairs(predictions: str, gold: str | None, *, model: str | None = None)
     pairs = [(where, json_object(line, where, PAIR)) for where, line in lines if line.strip()]
     if not pairs:
         raise DataError(f"{name}: there is no pair in it", hint="check the file")
-    for where, pair in pairs:
-        for key in ("sentence_good", "sentence_bad"):
-            if not (isinstance(text := pair.get(key), str) and text.strip()):
-                raise DataError(f"{where}: {key} is no text", hint=f"write {PAIR}")
     if model is None:
         bits = [_bits_of(pair, where) for where, pair in pairs]
     else:
+        for (where, pair), key in product(pairs, ("sentence_good", "sentence_bad")):
+            if not (isinstance(text := pair.get(key), str) and text.strip()):
+                fault = "is no text" if key in pair else "is not there"
+                raise DataError(f"{where}: {key} {fault}", hint=f"write {PAIR}")
         texts = list(chain.from_iterable((pair["sentence_good"], pair["sentence_bad"]) for _, pair in pairs))
         sums = [math.fsum(value for _, value in words) for words in Model.load(model).surprisal(texts)]
         bits = list(zip(sums[::2], sums[1::2], strict=True))

@@ -103,10 +103,14 @@ def test_minimal_pairs_are_scored_by_the_bits_of_both(run: str, invoke: Invoke) 
     assert "determiner and noun" in invoke("score", "pairs", "pairs.jsonl").out
 
 
+MODEL = ("--model", "runs/lm")
+
+
 @pytest.mark.parametrize(
     ("line", "options", "message"),
     [
-        ('{"sentence_good": "a", "sentence_bad": ""}', (), "pairs.jsonl:1: sentence_bad is no text"),
+        ('{"sentence_good": "a", "sentence_bad": ""}', MODEL, "pairs.jsonl:1: sentence_bad is no text"),
+        ('{"surprisal_good": 1, "surprisal_bad": 2}', MODEL, "pairs.jsonl:1: sentence_good is not there"),
         ('{"sentence_good": "a", "sentence_bad": "b"}', (), "pairs.jsonl:1: has no surprisal_good"),
         ('{"sentence_good": "a"', (), "pairs.jsonl:1"),
         ("", (), "there is no pair"),
@@ -175,6 +179,13 @@ def test_generate_writes_a_line_for_each_prompt(run: str, invoke: Invoke, monkey
     refused = invoke("generate", run, "--top-p", "2")
     assert refused.code == 2
     assert "top_p 2.0" in refused.err
+
+
+def test_one_text_has_no_standard_error(run: str, invoke: Invoke) -> None:
+    Path("single.txt").write_text("two cheap farmers fold\n", "utf-8")
+    scores = invoke("eval", run, "single.txt", "--json").json["scores"]["single.txt"]
+    assert scores["perplexity"] > 1
+    assert "perplexity_se" not in scores
 
 
 def test_a_table_of_words_is_no_input(run: str, invoke: Invoke) -> None:

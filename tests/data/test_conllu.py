@@ -216,6 +216,13 @@ def test_new_heads_take_away_what_was_written_of_the_old_ones() -> None:
     )
 
 
+def test_a_new_tag_takes_away_the_probability_of_the_old_one() -> None:
+    lines = ["1\tb\t_\tX\t_\t_\t0\troot\t_\tGloss=b|UPOSProb=0.5|XPOSProb=0.6|TagProb=0.7|TagMI=0.1"]
+    (sentence,) = read_conllu([*lines, ""], "x")
+    (row,) = annotated(sentence, columns={"upos": ["Y"]})
+    assert row.split("\t")[9] == "Gloss=b|XPOSProb=0.6"
+
+
 def test_annotated_makes_conllu_of_plain_text() -> None:
     (sentence,) = read_text(["the dog"], "x.txt")
     assert annotated(sentence, [2, 0]) == [

@@ -16,11 +16,12 @@ from support import RECIPE, Invoke, sentences
 from probtrans_cli import checkpoint
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.vocabularies.words import build_words
+from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.source import read_recipe
 from probtrans_cli.trained.base import texts_of, weights_of
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parses import Analysis
+from probtrans_cli.trained.parses import Analysis, ParseOptions
 from probtrans_cli.trained.several import random_of
 
 PARSER = "task={kind: parsing, output: heads, relations: full, decode: mst}"
@@ -241,3 +242,11 @@ def test_empty_and_unread_sentences(invoke: Invoke) -> None:
     assert [len(record["samples"]) for record in records] == [0, 2, 0][-len(records) :]
     assert records[-1]["marginals"] == [[None] * 5] * 4
     assert invoke("parse", "runs/free", "odd.txt", *options).out.count("# tree") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("samples", 0), ("best", -1), ("top", -1), ("latent_labels", 0), ("seed", -5)]
+)
+def test_numbers_out_of_range_are_refused(name: str, value: int) -> None:
+    with pytest.raises(UsageError, match=f"{name} {value}: is out of range"):
+        ParseOptions(**{name: value})  # type: ignore[arg-type]

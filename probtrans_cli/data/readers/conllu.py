@@ -31,6 +31,7 @@ STANDARD = f"# global.columns = {' '.join(COLUMNS)}"
 _FORM, _UPOS, _XPOS, _FEATS, _HEAD, _DEPREL, _MISC = 1, 3, 4, 5, 6, 7, 9
 # What MISC and the comments say of heads; it is gone where new ones are written.
 _OF_HEADS = frozenset({"Prob", "ProbSD", "RelProb", "Heads", "HeadEntropy"}), frozenset({"tree", "log_prob"})
+_OF_TAGS = frozenset({"TagProb", "TagEntropy", "TagMI"})
 _SPACES_ALLOWED = (1, 2, 9)  # FORM, LEMMA and MISC
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
@@ -313,6 +314,8 @@ def annotated(
         default = ["root" if head == 0 else "dep" for head in heads]
         new[_DEPREL] = default if deprels is None else list(map(_value, deprels))
     stale, stale_comments = _OF_HEADS if _HEAD in new else (frozenset(), frozenset())
+    if columns:
+        stale = stale.union(_OF_TAGS, (f"{name.upper()}Prob" for name in columns))
     stale, stale_comments = stale.union(misc), stale_comments.union(comments)
     has_lines = sentence.lines is not None and sentence.rows is not None
     lines: list[str] = list(sentence.lines or ()) if has_lines else _lines_of_text(sentence)
