@@ -731,7 +731,11 @@ def score(
     gold: Annotated[str | None, Option("--gold", metavar="FILE", help="The gold annotation.", **NAME)] = None,
     column: Annotated[
         Literal["upos", "xpos", "feats", "head", "deprel"] | None,
-        Option("--column", help="With calibration: the column of CoNLL-U that the probabilities are of."),
+        Option(
+            "--column",
+            help="With calibration: the column of CoNLL-U that the probabilities are of; "
+            "default: that of the tags, or head where arcs alone have a probability.",
+        ),
     ] = None,
     single_match: Annotated[
         bool,
