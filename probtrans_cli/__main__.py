@@ -8,6 +8,7 @@ import sys
 import traceback
 from typing import NoReturn
 
+from probtrans_cli import server
 from probtrans_cli.cli import streams
 from probtrans_cli.console import is_narrow, wrapped
 from probtrans_cli.errors import (
@@ -26,7 +27,9 @@ BUG, INTERRUPTED, READER_GONE = 1, 130, 141
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits the process with a code of the table in `docs/command-line.md`."""
     streams.set_up()
-    leave(run(sys.argv[1:] if arguments is None else arguments))
+    arguments = sys.argv[1:] if arguments is None else arguments
+    code = server.answered(arguments)
+    leave(run(arguments) if code is None else code)
 
 
 def leave(code: int) -> NoReturn:
@@ -65,7 +68,7 @@ def _run(arguments: list[str]) -> int:
                 raise UsageError(f"the argument '{printable(argument, 200)}' is not UTF-8", hint=hint) from None
         from probtrans_cli.cli.application import application  # noqa: PLC0415
 
-        return application(arguments)
+        return application(arguments, run)
     except ToldElsewhereError as error:
         return error.exit_code
     except ProbtransError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 from probtrans_cli import console
-from probtrans_cli.cli.streams import tell
+from probtrans_cli.cli import streams
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
 from probtrans_cli.folders.places import expand_home, with_home
@@ -172,11 +173,22 @@ app = typer.Typer(
 )
 
 
-def application(arguments: list[str]) -> int:
-    """Run the command line; returns an exit code for usage errors, raises ProbtransError for others."""
+@dataclass
+class Invocation:
+    """What the commands get from the process and from the options before them."""
+
+    run: Callable[[list[str]], int]
+    as_json: bool = False
+
+
+def application(arguments: list[str], run: Callable[[list[str]], int]) -> int:
+    """Run the command line; returns an exit code for usage errors, raises ProbtransError for others.
+
+    ``run``: does the same, and reports errors; `serve` answers with it.
+    """
     command = typer.main.get_command(app)
     try:
-        code = command.main(args=arguments, prog_name="probtrans", standalone_mode=False)
+        code = command.main(args=arguments, prog_name="probtrans", standalone_mode=False, obj=Invocation(run))
     except SystemExit as error:
         # The command-line library turns a closed pipe into exit code 1; the cause is in the context.
         if isinstance(error.__context__, BrokenPipeError):
@@ -186,7 +198,7 @@ def application(arguments: list[str]) -> int:
         show = getattr(error, "show", None)  # a usage error of the command-line library, whichever it is
         if show is None or not hasattr(error, "format_message"):
             raise
-        tell(show)
+        streams.tell(show)
         return 2
     return code if isinstance(code, int) else 0
 
@@ -201,7 +213,7 @@ def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
 
 def _show(context: typer.Context, as_json: bool, result: Any, report: Callable[..., str]) -> None:
     # As JSON where `--json` stands before or after the verb, else as text for people.
-    if as_json or context.obj:
+    if as_json or context.obj.as_json:
         console.result_json(result)
     else:
         console.result(report(result))
@@ -221,7 +233,7 @@ def main(
     if quiet and verbose:
         raise UsageError("-q and -v exclude each other")
     console.STATE.level = console.QUIET if quiet else console.VERBOSE if verbose else console.NORMAL
-    context.obj = as_json
+    context.obj.as_json = as_json
     if version:
         console.result_json({"version": __version__}) if as_json else console.result(f"probtrans {__version__}")
     elif list_recipes:
@@ -295,7 +307,7 @@ def prepare(
     from probtrans_cli.commands import prepare as verb  # noqa: PLC0415
 
     state, prepared = verb.prepare(verb.PrepareRequest(**_given(locals())))
-    if as_json or context.obj:
+    if as_json or context.obj.as_json:
         console.result_json({"state": state, "folder": str(prepared.folder), **prepared.manifest})
     else:
         console.result(verb.report(state, prepared))
@@ -688,6 +700,26 @@ def generate(
 
     sampling = Sampling(words=words, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop)
     verb.generate(verb.GenerateRequest(checkpoint, prompt, sampling, number, as_json))
+
+
+@app.command(cls=Grouped, short_help="Keep models in memory, for parse and generate.")
+def serve(
+    context: typer.Context,
+    socket: Annotated[Path, Argument(metavar="SOCKET", help="The socket to make, for this user alone.", **PATH)],
+    checkpoints: Annotated[
+        list[str], Argument(metavar="CKPT...", help="The models to keep, named as parse names them.", **NAME)
+    ],
+) -> None:
+    """Keep models in memory. Where PROBTRANS_SERVER=SOCKET is set, parse and generate leave their commands to this
+    server: the same answers, without the seconds in which a model is loaded. Ends with Ctrl-C, or when terminated.
+    """
+    from probtrans_cli.commands import serve as verb  # noqa: PLC0415
+
+    def answer(arguments: list[str]) -> int:
+        streams.set_up()
+        return int(context.obj.run(arguments))
+
+    verb.serve(socket, checkpoints, answer)
 
 
 @app.command(cls=Grouped, short_help="Write files of tuples or coordinations in another form.")

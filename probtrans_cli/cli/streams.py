@@ -20,9 +20,8 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 
 def set_up() -> None:
     """Give the process its standard streams: in UTF-8 whatever the locale, and there even where they were closed."""
-    closed = _open_closed()
-    if STDIN in closed:
-        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(STDIN, closefd=False)))
+    _open_closed()
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(STDIN, closefd=False)))
     sys.stdout = _text(_Output(STDOUT), "strict", by_lines=os.isatty(STDOUT))
     sys.stderr = _text(_Errors(STDERR), "backslashreplace", by_lines=True)
 
@@ -41,20 +40,17 @@ def abandon(descriptor: int) -> None:
     os.close(nowhere)
 
 
-def _open_closed() -> list[int]:
-    """Occupy the numbers of streams that are closed, which the next file would get, and return them.
+def _open_closed() -> None:
+    """Occupy the numbers of streams that are closed, which the next file would get.
 
     What is read from there, or written to standard output there, fails as on a closed stream.
     """
-    closed = []
     for descriptor, mode in ((STDIN, os.O_WRONLY), (STDOUT, os.O_RDONLY), (STDERR, os.O_WRONLY)):
         try:
             os.fstat(descriptor)
         except OSError:
-            closed.append(descriptor)
             nowhere = os.open(os.devnull, mode)  # the lowest number that is free
             assert nowhere == descriptor, "the streams before it are open"
-    return closed
 
 
 def _text(raw: io.RawIOBase, errors: str, *, by_lines: bool) -> io.TextIOWrapper:

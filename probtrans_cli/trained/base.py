@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -177,6 +178,10 @@ class ModelBase:
             CheckpointError: there is none, it is damaged, or it was written by another version of the format.
         """
         folder = checkpoint.locate(name)
+        stamp, kept = _KEPT.get(folder, (None, None))
+        if isinstance(kept, cls) and stamp == _stamp(folder):
+            kept.machine = _machine(kept.recipe, threads, local)
+            return kept
         verified = checkpoint.verify(folder)
         raw = verified.json("config.json", dict[str, Any])
         if raw.get("format") != checkpoint.FORMAT:
@@ -196,9 +201,7 @@ class ModelBase:
             vocabulary = load_vocabulary(folder)
         except DataError as error:
             raise CheckpointError(error.message, hint=_OTHER) from None
-        section = Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision)
-        machine = Machine(section, local)
-        model = cls.new(recipe, vocabulary, labels, machine)
+        model = cls.new(recipe, vocabulary, labels, _machine(recipe, threads, local))
         verified.load_into(model.network, "model.safetensors")
         model.network.float().eval()
         if outside := outside_bounds(model.network):
@@ -212,6 +215,12 @@ class ModelBase:
             raise CheckpointError(f"{folder / 'config.json'}: trees: {error.message}", hint=_OTHER) from None
         model.reading = replace(model.reading, chosen_on=stored.chosen_on)
         return model
+
+    def keep(self) -> None:
+        """Let :meth:`load` give this model, while its checkpoint stays as it is, to processes that are forked from now
+        on; each brings its own number of threads."""
+        assert self.folder is not None, "it was loaded"
+        _KEPT[self.folder] = _stamp(self.folder), self
 
     @property
     def has_root_column(self) -> bool:
@@ -337,6 +346,19 @@ def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
 def beyond_positions(tokens: int, positions: int) -> str:
     """Say that a sentence has more tokens than the encoder has positions."""
     return f"a sentence of {tokens} tokens, and the model has {positions} positions for them"
+
+
+_KEPT: dict[Path, tuple[frozenset[tuple[object, ...]], ModelBase]] = {}
+"""Models that are kept in memory, by the checkpoint's folder; with what the folder was like."""
+
+
+def _stamp(folder: Path) -> frozenset[tuple[object, ...]]:
+    files = ((entry.name, entry.stat(follow_symlinks=False)) for entry in os.scandir(folder))
+    return frozenset((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in files)
+
+
+def _machine(recipe: Recipe, threads: int | None, local: int | None) -> Machine:
+    return Machine(Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision), local)
 
 
 def _commonness(vocabulary: Vocabulary) -> Float[Tensor, " v"]:

@@ -93,7 +93,7 @@ def test_help_is_in_groups_and_completes_names(
     ):
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit):
-        application([])
+        application([], lambda arguments: 0)
     assert capsys.readouterr().out.split() == ["openie-quick"]
 
 
