@@ -1,8 +1,9 @@
 """A server that keeps models in memory, and its client: `parse` without the start of torch.
 
-The server (`probtrans serve`) forks a child for every command. The child gets the arguments, the environment, the folder
-and the three standard streams of the client, and runs the command line as any process does: every option means the same,
-and every byte of the output is the same. The client waits, passes signals on, and ends with the child's exit code.
+The server (`probtrans serve`) forks a child for every command. The child gets the arguments, the environment, the
+folder and the three standard streams of the client, and runs the command line as any process does: every option means
+the same, and every byte of the output is the same. The client waits, passes signals on, and ends with the child's exit
+code.
 
 What client and server say to each other: the client sends a length (4 bytes) with its descriptors, and as many bytes of
 JSON; the child answers with its process's number and, at its end, with its exit code (4 bytes each).
@@ -82,7 +83,7 @@ def _ask(server: socket.socket, arguments: list[str]) -> int:
         return OF_ANOTHER_VERSION
     last = 0
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
+    def pass_on(number: int, _: FrameType | None) -> None:
         nonlocal last
         last = number
         with suppress(ProcessLookupError):
@@ -119,7 +120,7 @@ def serve(path: Path, run: Callable[[list[str]], int], ready: Callable[[], None]
         UsageError: the socket cannot be made, or another server listens there.
     """
     with _listening(path) as listener:
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
         gc.collect()
         gc.freeze()  # a child that looks for garbage would copy the pages of what it shares with the server

@@ -114,7 +114,7 @@ def test_without_an_answer_the_command_runs_here(
 
 
 def test_a_socket_is_made_where_nothing_is(tmp_path: Path) -> None:
-    class Ready(Exception):  # noqa: N818
+    class Ready(Exception):
         pass
 
     def ready() -> None:
