@@ -68,6 +68,11 @@ def first_of(names: Sequence[str], count: int = 5) -> str:
     return ", ".join(printable(name) for name in names[:count]) + more
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 sentence`, `2,077 sentences`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def escaped(character: str) -> str:
     r"""Write a character as ``\x1b``, ``\u200e`` or ``\U0001f600``."""
     code = ord(character)
@@ -123,7 +128,7 @@ def rounded(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Real) and not isinstance(value, Integral):  # numpy's numbers among them
-        return round(float(value), 6) if math.isfinite(value) else None
+        return round(float(value), 6) + 0.0 if math.isfinite(value) else None  # -0.0 becomes 0.0
     if isinstance(value, Mapping):
         return {key: rounded(item) for key, item in value.items()}
     return [rounded(item) for item in value] if isinstance(value, list | tuple) else value

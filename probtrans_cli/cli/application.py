@@ -561,7 +561,7 @@ def parse(
             "with eisner those without crossing arcs.",
         ),
     ] = None,
-    seed: Annotated[int, Option("--seed", min=0, metavar="S", help="Seed of --samples.")] = 0,
+    seed: Annotated[int | None, Option("--seed", min=0, metavar="S", help="Seed of --samples, default 0.")] = None,
     marginals: Annotated[
         bool, Option("--marginals", help="The probability of every head of every word, the root first (jsonl).")
     ] = False,
@@ -656,7 +656,9 @@ def parse(
     from probtrans_cli.commands import bulk  # noqa: PLC0415
     from probtrans_cli.commands import parse as verb  # noqa: PLC0415
 
-    values |= {"trees": trees == "yes", "latent_labels": (top or 3) if labels else None}
+    if seed is not None and samples is None:
+        raise UsageError("--seed is that of --samples", hint="leave it out, or add --samples N")
+    values |= {"trees": trees == "yes", "latent_labels": (top or 3) if labels else None, "seed": seed or 0}
     in_bulk = {"--workers": workers > 1, "--shard": shard, "--merge": merge, "--block-size": block_bytes}
     option = next((name for name, value in in_bulk.items() if value), None)
     pictures = folder if FORMATS[format].write_folder and option is None else None
@@ -676,7 +678,7 @@ def parse(
 def generate(
     checkpoint: CheckpointArgument,
     prompt: Annotated[
-        str | None, Argument(metavar="[PROMPT]", help="The text to go on from; default: each line of stdin.")
+        str | None, Argument(metavar="[PROMPT]", help="The text to go on from; default, and -: each line of stdin.")
     ] = None,
     words: Annotated[int, Option("--words", min=1, metavar="N", help="The most words of a continuation.")] = 20,
     temperature: Annotated[
@@ -797,11 +799,12 @@ def score(
 ) -> None:
     """Score a file that any system wrote against gold annotation, by the same rules as eval."""
     from probtrans_cli.commands.score import score as score_files  # noqa: PLC0415
+    from probtrans_cli.data.files import display_name  # noqa: PLC0415
     from probtrans_cli.reports.scores import split_report  # noqa: PLC0415
 
     options = {"column": column, "single_match": single_match or None, "default_confidence": default_confidence}
     result = score_files(kind, predictions, gold, options | {"compat": compat, "comments": comments, "model": model})
-    _show(context, as_json, result, lambda result: split_report(predictions, result["scores"]))
+    _show(context, as_json, result, lambda result: split_report(display_name(predictions), result["scores"]))
 
 
 @app.command(cls=Grouped, short_help="Write a model as a folder of its own.")

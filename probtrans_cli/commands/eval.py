@@ -23,7 +23,7 @@ from probtrans_cli.commands.launch import processes
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.corpus.tally import Tally, chosen, noting_new_labels, shortened, unlearned
-from probtrans_cli.data.files import find, find_all, open_lines, require_output
+from probtrans_cli.data.files import display_name, find, find_all, open_lines, require_output
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
 from probtrans_cli.data.readers.appearance import look_ahead, misread, watched
@@ -41,19 +41,21 @@ from probtrans_cli.folders.checkpoints import is_installed, locate
 from probtrans_cli.recipe.data import Data, Select
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.charts import reliability_diagram
-from probtrans_cli.reports.scores import CHOICES, evaluation_report, flattened
+from probtrans_cli.reports.scores import CHOICES, UNCERTAINTY_ROWS, evaluation_report, flattened
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Splitter, scored
+from probtrans_cli.text import counted
 from probtrans_cli.trained.base import Reading, store_reading
 from probtrans_cli.trained.evaluation import (
     Watch,
     can_score_trees,
     choose_arc_temperature,
     choose_reading,
+    columns,
     tree_scores,
 )
 from probtrans_cli.trained.evaluation import evaluate as task_scores
-from probtrans_cli.trained.formats.lines import side_by_side
+from probtrans_cli.trained.formats.lines import require_side_by_side, side_by_side
 from probtrans_cli.trained.generation import require_causal
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
@@ -169,7 +171,10 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
     # Where the text has no labels, its trees are what can be scored.
-    has_trees = has_trees and (_wants_trees(model, request, requirements) or not scores)
+    wanted = _wants_trees(model, request, requirements)
+    if wanted and not has_trees and (request.trees == "yes" or corpus.has("heads")) and ranks.first:
+        console.log(f"{title}: no trees are scored: {_why_no_trees(model, corpus, runs)}")
+    has_trees = has_trees and (wanted or not scores)
     if request.baselines:
         # Those of trees come with the trees.
         baselines = TASKS[model.recipe.task.kind].load("baselines")(model.task, corpus)
@@ -184,7 +189,7 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     if not scores and not request.latent_labels:
         message = f"{title}: has neither {model.recipe.task.metric} nor trees to score"
         raise DataError(message, hint="give CoNLL-U with gold columns")
-    result: dict[str, Any] = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
+    result: dict[str, Any] = {"checkpoint": str(model.folder), "step": model.step, "scores": {", ".join(request.files) or title: scores}}
     result |= {} if method is None else {"way": method}
     result |= {"members": [request.checkpoint, *runs]} if runs else {}
     if not runs and not request.files and ranks.first:
@@ -276,10 +281,14 @@ def _loaded(
             option = "--uncertainty" if request.uncertainty else "several processes"
             raise UsageError(f"--surprisal: not with {option}", hint="call eval once more")
     model.refuse_choice_of_trees(request.channel, request.iteration, request.decoder)
-    if model.task.answers.trees and (request.choose or request.relations):
-        option = "--choose" if request.choose else "--relations"
-        message = f"{option}: a parser's trees are its answers: there is nothing to choose"
-        raise UsageError(message, hint=f"leave out {option}; score trees has the scores by relation")
+    if model.task.answers.trees and request.choose:
+        message = "--choose: a parser's trees are its answers: there is nothing to choose"
+        raise UsageError(message, hint="leave out --choose")
+    if model.task.answers.trees and request.relations:
+        message = "--relations: compares channels, and a parser's trees are its answers"
+        raise UsageError(message, hint="leave it out: the scores by relation are those of --json, under `groups`")
+    if request.predictions is not None:
+        require_side_by_side(model)
     if request.masks is not None:
         if model.task.draws is None:
             raise UsageError("--masks is for masked language models", hint="leave it out")
@@ -324,7 +333,8 @@ def _timed(model: Model, title: str, sentences: int) -> Iterator[None]:
     yield
     if model.task.answers.tells_speed:
         seconds = time.perf_counter() - began
-        console.log(f"{title}: {sentences:,} sentences in {seconds:,.2f} s, {sentences / seconds:,.1f} sentences/s")
+        speed = f"{sentences / seconds:,.1f} sentences/s"
+        console.log(f"{title}: {counted(sentences, 'sentence')} in {seconds:,.2f} s, {speed}")
 
 
 def _task_scores(
@@ -355,6 +365,15 @@ def _task_scores(
             raise NothingToScoreError(f"{title}: {error.message}", hint=error.hint) from None
         console.log(f"{title}: no {model.recipe.task.metric}: {error.message}")
         return {}
+
+
+def _why_no_trees(model: Model, corpus: Split, runs: Sequence[str]) -> str:
+    if model.task.answers.trees:
+        return "those of a parser are its answers, which have been scored"
+    if runs or not model.recipe.model.facts.has_arcs:
+        return "the model has none"
+    whole = sum(bool((heads >= 0).all()) for heads in columns(corpus, "heads")) if corpus.has("heads") else 0
+    return f"a HEAD is missing in {len(corpus) - whole:,} of {counted(len(corpus), 'sentence')}"
 
 
 def _wants_trees(model: Model, request: EvalRequest, requirements: Sequence[tuple[str, str, float]]) -> bool:
@@ -415,8 +434,9 @@ def _unmet(
             return RequirementNotMetError(f"required {text.strip()}, but {metric} is null: nothing has a known label")
         if metric not in flat:
             hint = f"there are: {', '.join(flat)}"
-            if "uncertainty" not in scores:
-                hint += "; --uncertainty adds nll, ece, aurc and others, of heads heads_nll"
+            choice = next((name for name in CHOICES if metric.startswith(f"{name}_")), "")
+            if "uncertainty" not in scores and metric.removeprefix(f"{choice}_") in UNCERTAINTY_ROWS:
+                hint = "add --uncertainty, which has it"
             raise UsageError(f"--require {text!r}: there is no score {metric!r}", hint=hint)
         if not _COMPARE[sign](flat[metric], bound):
             return RequirementNotMetError(f"required {text.strip()}, but {metric} is {flat[metric]:.6g}")
@@ -467,7 +487,7 @@ def corpus_of(
         raise UsageError("give either files or --split, not both")
     data = model.recipe.data
     if files:
-        title, paths, key = ", ".join(files), list(files), None
+        title, paths, key = ", ".join(map(display_name, files)), list(files), None
     else:
         title = split or ("test" if data.test is not None else "dev")
         names = {"dev": data.dev, "test": data.test, "extra": data.extra}[title]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from probtrans_cli import console
@@ -22,7 +22,7 @@ class GenerateRequest:
 
     checkpoint: str
     prompt: str | None = None
-    """None: prompts are the lines of standard input."""
+    """None or ``-``: prompts are the lines of standard input."""
     sampling: Sampling = field(default_factory=Sampling)
     number: int = 1
     """How many continuations of each prompt."""
@@ -37,7 +37,9 @@ def generate(request: GenerateRequest) -> None:
         DataError: a prompt fills all positions of the model, or standard input is not text.
     """
     model = Model.load(request.checkpoint)
-    require_next_words(model)
+    require_next_words(model, request.sampling)
+    if request.prompt == "-":
+        request = replace(request, prompt=None)
     if request.prompt is None and sys.stdin.isatty():
         console.log("reading prompts from the keyboard, one a line; end with Ctrl-D")
     lines = open_lines("-") if request.prompt is None else [request.prompt]

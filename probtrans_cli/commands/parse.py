@@ -23,7 +23,7 @@ from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.source import IN_FOLDER as RECIPE
 from probtrans_cli.recipe.source import load_stored
 from probtrans_cli.tasks import TASKS
-from probtrans_cli.text import harmless
+from probtrans_cli.text import counted, harmless
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.formats import FORMATS, DisplayOptions, FormatName
 from probtrans_cli.trained.model import Model
@@ -122,14 +122,10 @@ class Unread:
 def unread_in_words(counts: Mapping[str, int]) -> Iterator[str]:
     """Yield the counts of :class:`Unread` in words, a line for each that is not 0."""
     if number := counts.get("long"):
-        yield f"not read, as too long, with an empty analysis: {_sentences(number)}"
+        yield f"not read, as too long, with an empty analysis: {counted(number, 'sentence')}"
     if number := counts.get("empty"):
         missing = ", for which the format has no place" if counts.get("lost") else ""
-        yield f"without a word, with an empty analysis: {_sentences(number)}{missing}"
-
-
-def _sentences(number: int) -> str:
-    return "1 sentence" if number == 1 else f"{number:,} sentences"
+        yield f"without a word, with an empty analysis: {counted(number, 'sentence')}{missing}"
 
 
 class Parsing:
@@ -155,12 +151,18 @@ class Parsing:
             if not set(form.shows) & set(model.task.answers.gives):
                 # A task of several parts has the answers of its parts, and none of these.
                 every = {kind: getattr(row.load(), "answers", None) for kind, row in TASKS.items()}
-                kinds = " and ".join(
+                kinds = " or ".join(
                     kind for kind, answers in every.items() if answers and set(form.shows) & set(answers.gives)
                 )
                 message = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
                 raise UsageError(message, hint=f"use -f jsonl, or a model of kind {kinds}")
             options = replace(options, trees=False)
+        shown = ("jsonl", *model.task.answers.alternatives_in)
+        if request.top is not None and request.latent_labels is None and model.task.answers.alternatives:
+            if form.name not in shown:
+                kind = model.recipe.task.kind
+                message = f"--top: -f {form.name} shows no alternatives of a task of kind {kind}"
+                raise UsageError(message, hint=f"use -f {' or '.join(shown)}, or leave it out")
         if not form.every_channel:  # which shows the trees of a parser's encoder, too
             model.refuse_choice_of_trees(request.channel, request.iteration, request.decoder)
         if form.every_channel and request.channel in (None, "all"):

@@ -81,6 +81,13 @@ class Sentence:
     """Tags that break the rules of their scheme, or are spelled otherwise, and are read all the same."""
 
     @property
+    def missing_head(self) -> str | None:
+        """The `file:line` of its first word whose HEAD is `_`; None: all words have one, or it has no such column."""
+        name, _, first = self.where.rpartition(":")
+        rows = (row for row in self.rows or () if (self.lines or ())[row].split("\t")[6] == "_")
+        return next((f"{name}:{int(first) + row}" for row in rows), None)
+
+    @property
     def id(self) -> str | None:
         """Its name in CoNLL-U, in the comment ``# sent_id = ...``; None if there is no such comment."""
         comments = (pair for line in self.lines or () if line.startswith("#") for pair in parse_comment_line(line))

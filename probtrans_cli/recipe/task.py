@@ -64,6 +64,11 @@ class TaskSection(KindSection):
         return ()
 
     @property
+    def relation_column(self) -> str | None:
+        """The column of relations, which are scored without their subtypes; words without one are not scored."""
+        return None
+
+    @property
     def chosen_column(self) -> str | None:
         """The column of the data that the recipe chose; None if there is no choice."""
         return None

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probtrans_cli.console import listed, render, wrapped
+from probtrans_cli.data.files import display_name
 from probtrans_cli.recipe.task import TASKS
-from probtrans_cli.text import columns, visible
+from probtrans_cli.text import columns, counted, visible
 
 SHARES = (
     "unknown_rate", "swapped", "undirected", "labels", "form", "inner", "outer", "whole",
@@ -127,7 +128,8 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
         elif interval := scores.get(f"{key}_interval"):
             spread = f" (95 % interval {_range(interval)})"
         parts.append(f"{key} {shown(key, value)}{spread}")
-    text = listed(parts, f"{name}: ").rstrip() + "\n"
+    column = f", column {scores['column']}" if "column" in scores else ""
+    text = listed(parts, f"{name}{column}: ").rstrip() + "\n"
     text += uncertainty_report(name, scores["uncertainty"], scores.get("ood")) if "uncertainty" in scores else ""
     if "cases" in scores:
         rows = [[kind, shown("exact", scores["cases"][kind])] for kind in sorted(scores["cases"])]
@@ -161,7 +163,7 @@ def uncertainty_report(name: str, scores: Mapping[str, Any], ood: Mapping[str, A
             text += _uncertainty_table(f"{visible(name)}: uncertainty of", title, scores[key])
     if ood is not None:
         ood_rows = [[label, _four_digits(ood[key])] for key, label in OOD_ROWS.items() if key in ood]
-        text += f"{visible(name)} beside {ood['sentences']:,} sentences of {visible(ood['file'])}\n"
+        text += f"{visible(name)} beside {counted(ood['sentences'], 'sentence')} of {visible(ood['file'])}\n"
         text += render(["", ""], ood_rows)
     return text
 
@@ -206,7 +208,8 @@ def tree_report(trees: dict[str, Any]) -> str:
         rows += [["baselines", *[""] * len(TREE_COLUMNS)]] if floors else []
         rows += [_tree_row(f"  {name}", floors[key][convention]) for key, name in BASELINES.items() if key in floors]
         words = "no punctuation in them" if repeats(trees) else description
-        text += f"{title}\n{counts['sentences']:,} sentences, {counts['words']:,} words, {words}\n"
+        size = f"{counted(counts['sentences'], 'sentence')}, {counted(counts['words'], 'word')}"
+        text += f"{title}\n{size}, {words}\n"
         text += render(["", "UAS", "UUAS", "swapped", "UAS ≤10", "UUAS ≤10"], rows)
         title = "the same trees"
     return text + (relation_report(trees) if "relations" in trees else "")
@@ -299,7 +302,7 @@ def evaluation_report(result: dict[str, Any]) -> str:
     """Write what `eval` prints."""
     text = " + ".join(result.get("members", [result["checkpoint"]]))
     text += (f": {result['way']}" if "way" in result else "") + "\n"
-    text += "".join(split_report(name, scores) for name, scores in result["scores"].items() if scores)
+    text += "".join(split_report(display_name(name), scores) for name, scores in result["scores"].items() if scores)
     return text + (label_report(result) if "labels" in result else "")
 
 

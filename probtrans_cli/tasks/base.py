@@ -174,6 +174,8 @@ class Answers:
     """Whether it has the trees of sentences, so that none are read from the arcs of the encoder."""
     alternatives: bool = True
     """Whether it can have alternatives that are less probable."""
+    alternatives_in: tuple[str, ...] = ()
+    """The output formats that show them beside JSON lines."""
     abstains: bool = False
     """Whether it can be left out where it is not probable enough; see :meth:`Task.abstained`."""
     scored_apart: str = ""

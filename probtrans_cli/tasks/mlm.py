@@ -34,7 +34,11 @@ MOST_PROBABLE = 5  # words of a prediction
 class MaskedLanguageModelling(Task):
     """Loss: mean cross entropy over hidden words. Score: perplexity, of all fixed mask draws together."""
 
-    answers = Answers(kind="words", rules={"most": MOST_PROBABLE})  # so many words of each mask
+    answers = Answers(
+        kind="words",
+        alternatives_in=("tree", "svg", "html", "latex", "displacy"),
+        rules={"most": MOST_PROBABLE},  # words of each mask
+    )
     section: WordPrediction
 
     def __init__(self, section: WordPrediction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:

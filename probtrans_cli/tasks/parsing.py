@@ -9,6 +9,7 @@ one root, and each arc its best relation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ _ROOT, _MISSING, _PARENTS = "root", "_", "parents"
 class Arcs(Task):
     """The head of each word with its relation."""
 
-    answers = Answers(kind="parses", scores="arcs", trees=True)
+    answers = Answers(kind="parses", scores="arcs", trees=True, alternatives_in=("conllu",))
     section: Section
     layer: ArcOutput
 
@@ -295,7 +296,7 @@ class Parsing(Parts):
             parts[column] = Part(tags, section.weights.tags, scores={}, answers={"tags": column, **names})
         super().__init__(section, vocabulary, labels, parts)
         rules = {"relations": arcs.relations, "tags": {name: labels[name] for name in section.tags}}
-        self.answers = Answers(kind="parses", scores="arcs", trees=True, rules=rules)
+        self.answers = replace(arcs.answers, rules=rules)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Those of the parts, and words that are right, of the sentences whose gold is whole."""

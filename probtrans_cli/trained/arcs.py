@@ -255,7 +255,10 @@ def read_arcs(
         for reading, number in zip(readings, numbers, strict=True):
             scores = scores_of(batch.arcs, batch, reading, number)
             # No temperature changes the trees, not even where it makes scores equal to rounding.
-            heads = decode.decode(decode.levelled(scores), batch.mask, reading.decoder)
+            of_heads = scores
+            if reading.decoder == "argmax" and not model.has_root_column:  # there is no root to choose
+                of_heads = scores[:, :, : scores.shape[1]]
+            heads = decode.decode(decode.levelled(of_heads), batch.mask, reading.decoder)
             members = [scores_of(member, batch, reading, number) for member in batch.member_arcs]
             log_p, root = scores, model.has_root_column
             temperature = model.arc_temperature_of(reading)

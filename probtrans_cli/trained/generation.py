@@ -70,11 +70,11 @@ def require_causal(model: ModelBase) -> None:
         raise UsageError(f"a model of kind {kind} predicts no next words", hint="train one with task.kind lm")
 
 
-def require_next_words(model: ModelBase) -> None:
+def require_next_words(model: ModelBase, sampling: Sampling | None = None) -> None:
     """Refuse a model that does not predict words one by one, or whose vocabulary has pieces of words.
 
     Raises:
-        UsageError: it is such a model.
+        UsageError: it is such a model, or never predicts the word at which ``sampling`` stops.
     """
     require_causal(model)
     if model.vocabulary.divides:
@@ -83,6 +83,10 @@ def require_next_words(model: ModelBase) -> None:
             f"next words need a vocabulary of words, and data.vocabulary.kind is {kind}",
             hint="train with data.vocabulary.kind=words",
         )
+    stop, vocabulary = None if sampling is None else sampling.stop, model.vocabulary
+    if stop is not None and not (vocabulary.knows(stop) or stop == vocabulary.decode(vocabulary.UNKNOWN)):
+        message = f"stop {stop!r}: the model never predicts it, as its vocabulary has no such word"
+        raise UsageError(message, hint="name a word of the training corpus, as it is spelled there")
 
 
 @torch.no_grad()
@@ -116,7 +120,7 @@ def continuations(
     Every prompt has random numbers of its own, by its number, so that a continuation does not depend on others;
     ``first``: the number of the first prompt.
     """
-    require_next_words(model)
+    require_next_words(model, sampling)
     model.network.eval()
     random = [np.random.default_rng([sampling.seed, first + number]) for number in range(len(prompts))]
     # Texts of one length go on together, without padding.

@@ -102,7 +102,7 @@ class Model(ModelBase):
             TypeError: there is no such option.
         """
         sampling = Sampling(**options)
-        require_next_words(self)
+        require_next_words(self, sampling)
         return (str(word) for (word,) in continuations(self, [words_of(prompt)], sampling))
 
     def analyze_arrow(

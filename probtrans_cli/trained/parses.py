@@ -105,7 +105,7 @@ class Analysis:
         """Return where the prediction stands in formats other than JSON; ``probability``: with the probabilities."""
         if why := self.sentence.unread:
             return Places(title=f"not read: {why}", comments={"unread": why})
-        several = {} if self.number is None else {"tree": f"{self.number[0]}", "log_prob": f"{self.number[1]:.6f}"}
+        several = {} if self.number is None else {"tree": f"{self.number[0]}", "log_prob": f"{rounded(self.number[1]):.6f}"}
         if self.task is None or self.prediction is None:
             title = ", ".join(f"{name} {value}" for name, value in several.items())
             return Places(title=title, comments=several)
@@ -457,4 +457,6 @@ def splitter_by(splitting: ModelBase, model: ModelBase, *, rescore: bool) -> Spl
 
 
 def no_gold(sentence: Sentence) -> DataError:
+    if (word := sentence.missing_head) is not None:
+        return DataError(f"{word}: a word without HEAD: its sentence has no gold tree", hint="leave out --gold")
     return DataError(f"{sentence.where}: has no gold tree", hint="leave out --gold")

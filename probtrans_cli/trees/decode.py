@@ -78,8 +78,8 @@ def decode(
     column, that i has none; ``mask`` is True for real words, which come first. ``argmax`` picks each word's best head
     and may draw circles; ``mst`` gives the best tree, ``eisner`` the best projective tree, both among trees with
     exactly one child of the root. Without the root's column all words are equally good roots for the two, and
-    ``argmax`` picks the root for a one-word sentence only. Equal scores are always resolved the same way. Raises
-    NotFiniteError where a score that matters is NaN.
+    ``argmax`` picks the root only for a word that may have no other head. Equal scores are always resolved the same
+    way. Raises NotFiniteError where a score that matters is NaN.
     """
     batch, n = mask.shape
     assert not (mask[:, 1:] & ~mask[:, :-1]).any(), "real words come first"
@@ -89,7 +89,8 @@ def decode(
     if method == "argmax":  # the leftmost of equals, the root first
         rooted = scores.shape[2] > n
         best = table.argmax(axis=2) if rooted else table[:, :, 1:].argmax(axis=2) + 1
-        heads = best if rooted else np.where(lengths[:, None] == 1, 0, best)
+        headless = ((table[:, :, 1:] == -np.inf) | np.isneginf(scores[:, :, :n])).all(axis=2)
+        heads = best if rooted else np.where(headless, 0, best)
     else:
         heads = np.zeros((batch, n), dtype=np.int64)
         for rows, longest in portions(lengths):

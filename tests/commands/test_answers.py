@@ -181,6 +181,8 @@ def test_alternatives(say: Callable[..., str]) -> None:
     assert [len(one) for one in record["tag_alternatives"]] == [3] * 4
     assert [one[0]["tag"] for one in record["tag_alternatives"]] == record["tags"]
     assert [one[0]["probability"] for one in record["tag_alternatives"]] == record["tag_probability"]
+    with pytest.raises(AssertionError, match="-f tree shows no alternatives of a task of kind tagging"):
+        say("tagging", "-f", "tree", "--top", "3")
     record = json.loads(say("classification", "-f", "jsonl", "--top", "9"))
     assert record["label_alternatives"][0] == {"label": record["label"], "probability": record["label_probability"]}
     assert sorted(one["label"] for one in record["label_alternatives"]) == ["bad", "good"]

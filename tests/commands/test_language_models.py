@@ -197,6 +197,11 @@ def test_a_table_of_words_is_no_input(run: str, invoke: Invoke) -> None:
 
 
 def test_prompts_are_text_or_refused(run: str, invoke: Invoke, stdin: Stdin) -> None:
+    stdin(b"two cheap\n")
+    assert invoke("generate", run, "-", "--words", "1").out.startswith("two cheap ")
+    never = invoke("generate", run, "two", "--stop", "xyzzy")
+    assert never.code == 2
+    assert "never predicts it" in never.err
     stdin(b"two\nche\xffap\n")
     refused = invoke("generate", run, "--json")
     assert refused.code == 3
@@ -245,6 +250,8 @@ def test_later_words_are_no_heads(run: str, invoke: Invoke) -> None:
         if run == "runs/lm":
             assert record["marginals"][0][0] == record["probabilities"][0] == 1.0
             assert [sum(row) for row in record["marginals"]] == pytest.approx([1.0] * 5, abs=1e-5)
+    record = json.loads(invoke("parse", run, "in.txt", "-f", "jsonl", "--decode", "argmax").out)
+    assert all(head < word for word, head in enumerate(record["heads"], start=1))
     heads = invoke("eval", run, "--uncertainty", "--trees", "yes", "--json").json["scores"]["test"]["uncertainty"][
         "heads"
     ]

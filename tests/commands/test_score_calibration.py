@@ -52,10 +52,11 @@ def test_files_of_parse_have_the_figures_of_eval(copied: Path, invoke: Invoke) -
 def test_the_only_column_that_can_be_meant(copied: Path, invoke: Invoke) -> None:
     """Where the input had gold columns, it is the one that differs; else it is to be said."""
     conllu = parsed(invoke, "out.conllu", "--prob")
-    assert scored(invoke, conllu, "--gold", "test.conllu") == scored(
-        invoke, conllu, "--gold", "test.conllu", "--column", "xpos"
-    )
-    refused(invoke("score", "calibration", "test.conllu", "--gold", "test.conllu"), 3, "has no probability of each tag")
+    scores = scored(invoke, conllu, "--gold", "test.conllu")
+    assert scores == scored(invoke, conllu, "--gold", "test.conllu", "--column", "xpos")
+    assert scores["column"] == "xpos"
+    assert invoke("score", "calibration", conllu, "--gold", "test.conllu").out.startswith("out.conllu, column xpos:")
+    refused(invoke("score", "calibration", "test.conllu", "--gold", "test.conllu"), 3, "has no probabilities of tags")
     same = re.sub(r"\t_\n", "\tTagProb=0.9\n", Path("test.conllu").read_text("utf-8"))
     Path("same.conllu").write_text(same, encoding="utf-8")
     refused(invoke("score", "calibration", "same.conllu", "--gold", "test.conllu"), 2, "--column")

@@ -168,7 +168,8 @@ def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) 
         ("entities", GUESS, GOLD.rpartition("\n\n")[0].rpartition("\n\n")[0] + "\n", "gold.txt: fewer sentences than"),
         ("entities", GUESS, GOLD.replace("York", "Yorck"), "guess.txt:1: other words than gold.txt:1"),
         ("entities", "", GOLD, "fewer sentences than"),
-        ("trees", "1\ta" + "\t_" * 8 + "\n\n", "1\ta" + "\t_" * 8 + "\n\n", "guess.txt:1: has no tree"),
+        ("trees", "1\ta" + "\t_" * 8 + "\n\n", "1\ta" + "\t_" * 8 + "\n\n", "gold.txt:1: a word without HEAD"),
+        ("trees", '{"words": ["a"]}\n', "1\ta" + "\t_" * 8 + "\n\n", "this looks like JSON lines"),
         ("trees", "1\ta" + "\t_" * 8 + "\n\n", None, "score trees needs the gold trees"),
     ],
 )

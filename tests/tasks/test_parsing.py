@@ -181,14 +181,41 @@ def test_pictures_have_relations(invoke: Invoke, form: str) -> None:
         ("parse", ["--decode", "mst", "-f", "jsonl"], "the heads of a parser are its answers"),
         ("parse", ["--iteration", "1"], "the heads of a parser are its answers"),
         ("eval", ["--channel", "0"], "the heads of a parser are its answers"),
-        ("eval", ["--relations"], "there is nothing to choose"),
+        ("eval", ["--choose"], "there is nothing to choose"),
+        ("eval", ["--relations"], "under `groups`"),
         ("eval", ["--predictions", "p"], "written by parse -f conllu"),
+        ("parse", ["--top", "2", "-f", "tree"], "use -f jsonl or conllu"),
+        ("parse", ["--gold", "-f", "tree"], "some.conllu:3: a word without HEAD"),
+        ("score", ["--gold", "test.conllu"], "some.conllu:3: a word without HEAD"),
+        ("eval", ["--require", "heads_ece<9"], "add --uncertainty"),
     ],
 )
 def test_what_is_of_other_trees_is_refused(invoke: Invoke, command: str, options: list[str], message: str) -> None:
-    ran = invoke(command, "runs/biaffine", "test.conllu", *options)
-    assert ran.code == 2
+    some = Path("test.conllu").read_text("utf-8")
+    Path("some.conllu").write_text(re.sub(r"(?m)^(1(\t[^\t]*){5})(\t[^\t]*){2}", r"\1\t_\t_", some, count=1), "utf-8")
+    ran = invoke(command, "trees" if command == "score" else "runs/biaffine", "some.conllu", *options)
+    assert ran.code in (2, 3)
     assert message in ran.err
+
+
+def test_what_is_not_scored_is_counted(invoke: Invoke) -> None:
+    """Relations count without subtypes, and sentences with a word without HEAD not at all."""
+    text = Path("test.conllu").read_text("utf-8").replace("\tdet\t", "\tdet:poss\t")
+    Path("poss.conllu").write_text(text, "utf-8")
+    before, after = (invoke("eval", "runs/heads", name, "--json") for name in ("test.conllu", "poss.conllu"))
+    assert after.json["scores"]["poss.conllu"]["las"] == before.json["scores"]["test.conllu"]["las"]
+    assert f"scored without subtypes: det:poss ({text.count('det:poss')})" in after.err
+    first, rest = text.split("\n\n", 1)
+    first = re.sub(r"(?m)^(\d+(\t[^\t]*){5})(\t[^\t]*){2}", r"\1\t_\t_", first, count=1)
+    Path("one.conllu").write_text(f"{first}\n\n{rest}", "utf-8")
+    Path("rest.conllu").write_text(rest, "utf-8")
+    some, whole = (invoke("eval", "runs/biaffine", name, "--json") for name in ("one.conllu", "rest.conllu"))
+    assert some.json["scores"]["one.conllu"]["las"] == whole.json["scores"]["rest.conllu"]["las"]
+    number = len(text.strip().split("\n\n"))
+    assert f"words have no HEAD: 1 of {number} sentences is not scored" in some.err
+    ran = invoke("score", "trees", "poss.conllu", "--gold", "one.conllu", "--json")
+    assert (ran.json["scores"]["las"], ran.json["scores"]["not_scored"]) == (1.0, 1)
+    assert "1 sentence is not scored, as a word has no gold HEAD: one.conllu:3" in ran.err
 
 
 def test_what_does_not_fit_is_refused(invoke: Invoke) -> None:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from probtrans_cli.data.codecs.entities import TAG_END
 from probtrans_cli.data.readers.lines import LABEL
+from probtrans_cli.data.readers.treebanks import UNKNOWN
 from probtrans_cli.data.sentence import Sentence, TagFault
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import ABSENT, Data, Select
 from probtrans_cli.recipe.task import TaskSection
-from probtrans_cli.text import first_of, printable
+from probtrans_cli.text import counted, first_of, printable
 
 if TYPE_CHECKING:
     from probtrans_cli.data.corpus.store import Labels, Split
@@ -66,13 +67,13 @@ class RowCounts:
         """
         counts = Counter(self.counts)
         qualities = [f"{counts.pop(key):,} {key}" for key in QUALITIES if key in counts]
-        lines = [f"{counts.pop(key):,} lines of tags {key}" for key in LINES if key in counts]
+        lines = [f"{counted(counts.pop(key), 'line')} of tags {key}" for key in LINES if key in counts]
         kept = counts.pop("kept", 0)
         dropped = [f"{_REASONS.get(key, key).format(rows=rows)} ({count:,})" for key, count in counts.most_common()]
-        text = f"{name}: {self.sentences:,} sentences, {kept + counts.total():,} {units}: {kept:,} kept"
+        text = f"{name}: {counted(self.sentences, 'sentence')}, {kept + counts.total():,} {units}: {kept:,} kept"
         text += f" ({', '.join(qualities)})" if qualities else ""
         text += f", {counts.total():,} dropped: {', '.join(dropped)}" if dropped else ""
-        without = [f"{self.without:,} sentences without {units}{left_out}"] if self.without else []
+        without = [f"{counted(self.without, 'sentence')} without {units}{left_out}"] if self.without else []
         return "; ".join([text, *lines, *without])
 
 
@@ -133,7 +134,7 @@ class Tally:
         """Return a line each about what `data.select` and `data.longest` left out; ``name``: of the corpus."""
         counts, select, notes, reasons = self.counts, data.select, [], []
         if counts["too long"]:
-            reasons.append(f"{counts['too long']:,} sentences of more than {select.words} words")
+            reasons.append(f"{counted(counts['too long'], 'sentence')} of more than {select.words} words")
         if counts["not drawn"]:
             reasons.append(f"{counts['not drawn']:,} others, as {select.sentences:,} were drawn")
         parts = [f"data.select leaves out {', and '.join(reasons)}"] if reasons else []
@@ -142,14 +143,17 @@ class Tally:
         if parts:
             notes.append(f"data.{self.split}: {'; '.join(parts)}")
         if counts["skipped"]:
-            notes.append(f"{name}: {counts['skipped']:,} sentences of more than {data.longest} tokens were left out")
+            how = "was" if counts["skipped"] == 1 else "were"
+            text = f"{counted(counts['skipped'], 'sentence')} of more than {data.longest} tokens {how} left out"
+            notes.append(f"{name}: {text}")
         elif counts["divided"]:
             how = {
                 "split": f"split; {counts['rows']:,} rows of labels reach over several parts and were left out",
                 "cut": f"cut, without {counts['words']:,} words",
                 "window": "read in portions",
             }[data.too_long]
-            notes.append(f"{name}: {counts['divided']:,} sentences of more than {data.longest} tokens were {how}")
+            text = f"{counted(counts['divided'], 'sentence')} of more than {data.longest} tokens"
+            notes.append(f"{name}: {text} {'was' if counts['divided'] == 1 else 'were'} {how}")
         return notes
 
     def tag_warnings(self, *, refusal: bool = True) -> list[str]:
@@ -326,16 +330,24 @@ def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapp
     """
     for column in task.learned:
         missed = sum(int((ids < 0).sum()) for ids in split.columns(column)) if split.has(column) else 0
+        if not missed:
+            continue
+        counts = Counter(new.get(column, {}))
+        names = [f"{label} ({count:,})" for label, count in counts.most_common()]
+        unlabelled, fate = missed - counts.total(), "counted as wrong, left out of the loss"
+        words = sum(ids.size for ids in split.columns(column))
+        if column == task.relation_column:
+            fate = "left out of the loss, scored without subtypes"
+            if unlabelled:
+                partly = sum(UNKNOWN in split.row("parents", index) for index in range(len(split)))
+                which = f"{partly:,} of {len(split):,} sentences {'is' if partly == 1 else 'are'} not scored"
+                yield f"warning: {name}: {unlabelled:,} of {words:,} words have no HEAD: {which}"
+            missed, unlabelled = counts.total(), 0
+        names += [f"none ({unlabelled:,})"] if unlabelled else []
         if missed:
-            counts = Counter(new.get(column, {}))
-            names = [f"{label} ({count:,})" for label, count in counts.most_common()]
-            names += [f"none ({missed - counts.total():,})"] if missed > counts.total() else []
-            share = f"{missed:,} of {sum(ids.size for ids in split.columns(column)):,} labels in column {column}"
+            share = f"{missed:,} of {words:,} labels in column {column}"
             verb = "is" if missed == 1 else "are"
-            yield (
-                f"warning: {name}: {share} {verb} not in train: counted as wrong, left out of the loss: "
-                f"{first_of(names)}"
-            )
+            yield f"warning: {name}: {share} {verb} not in train: {fate}: {first_of(names)}"
 
 
 def label_warnings(

@@ -139,10 +139,12 @@ def _refuse_columns(line: str, where: str) -> NoReturn:
         raise DataError(f"{where}: a line of white space only", hint=hint)
     count = line.count("\t") + 1
     hint = "CoNLL-U columns are separated by single tabs; an empty column is written `_`"
-    if count == 1 and len(line.split()) >= len(COLUMNS):
+    if count == 1 and len(line.split()) >= len(COLUMNS) and _NUMBER.match(line):
         hint = "here spaces seem to separate columns: turn them into single tabs"
     elif count > len(COLUMNS):
         hint += "; a file with more columns names them all in its first line, # global.columns = ID FORM ..."
+    if line.startswith("{"):
+        hint = "this looks like JSON lines: give CoNLL-U, as parse -f conllu writes it"
     hint += "; if this is plain text, a sentence a line, say data.format=text (parse: --input text)"
     raise DataError(f"{where}: {count} column{'s' if count > 1 else ''} instead of 10", hint=hint)
 
@@ -250,7 +252,7 @@ class _Block:
             self.heads.append(None)
         elif not _NUMBER.fullmatch(head):
             hint = "HEAD is 0 for the root, the number of a word otherwise, or `_` where there is no tree"
-            self.fail(row, f"HEAD {head!r} is not a number", hint)
+            self.fail(row, f"HEAD {head!r} is not the number of a word", hint)
         elif head == columns[0]:
             self.fail(row, f"word {head} is its own head", "HEAD is 0 for the root")
         else:

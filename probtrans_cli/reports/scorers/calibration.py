@@ -83,6 +83,7 @@ def score(
     if gold is None:
         raise UsageError("score calibration needs the gold labels", hint="add --gold FILE")
     lines, shown = list(open_lines(find(predictions, once=True))), display_name(predictions)
+    gold_shown = display_name(gold)
     is_json = next((line for line in lines if line.strip()), "").startswith("{")
     if is_json:
         ours = list(_from_json(lines, shown, column))
@@ -91,16 +92,15 @@ def score(
         keys = {key for sentence in sentences for entry in _misc(sentence) for key in entry}
         column = HEAD if column is None and PROBABILITIES[HEAD] in keys and MISC_PROBABILITY not in keys else column
         if column in ARCS and PROBABILITIES[column] not in keys:
-            hint = f"write it with parse --prob: words need {PROBABILITIES[column]}= in MISC"
-            raise DataError(f"{predictions}: has no probabilities of {column}", hint=hint)
+            raise _without_probabilities(shown, column, [name for name, key in PROBABILITIES.items() if key in keys])
         ours = [_from_conllu(sentence, column) for sentence in sentences]
     if not ours:
-        raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
+        raise DataError(f"{shown}: there is no sentence in it", hint="check the file")
     if column is None and any(HEAD in sentence.tags for sentence in ours):
         column = HEAD
     theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold, ours, comments, column))
-    pairs = list(side_by_side(ours, theirs, predictions, gold, require_same=_require_same))
-    predicted, right, chances, alternatives = _answered(pairs, column, predictions, gold)
+    pairs = list(side_by_side(ours, theirs, shown, gold_shown, require_same=_require_same))
+    scored, predicted, right, chances, alternatives = _answered(pairs, column, shown, gold_shown)
     both = list(zip(predicted, right, strict=True))
     answered = [answer != ABSTAINED or gold_answer == ABSTAINED for answer, gold_answer in both]
     if column in ARCS:
@@ -111,9 +111,10 @@ def score(
     confidence = np.array(chances)[answered]
     is_right = np.array([answer == gold_answer for answer, gold_answer in both])[answered]
     if not len(confidence):
-        raise DataError(f"{predictions}: there is no answer in it", hint="check the file")
+        raise DataError(f"{shown}: there is no answer in it", hint="check the file")
     abstained = 0 if column in ARCS else len(answered) - len(confidence)
     scores: dict[str, Any] = {
+        "column": scored,
         "number": len(confidence),
         "accuracy": float(is_right.mean()),
         **({"abstained": abstained} if abstained else {}),
@@ -151,8 +152,8 @@ def _from_conllu(sentence: Sentence, column: str | None) -> Answers:
     name = MISC_PROBABILITY if column is None else PROBABILITIES[column]
     name = name if all(name in entry for entry in entries) else MISC_PROBABILITY
     if not all(name in entry for entry in entries):
-        hint = f"write it with parse --prob: every word needs {MISC_PROBABILITY}= in MISC"
-        raise DataError(f"{sentence.where}: has no probability of each tag", hint=hint)
+        there = [name for name, key in PROBABILITIES.items() if all(key in entry for entry in entries)]
+        raise _without_probabilities(sentence.where, column, there)
     predicted = comments.get("predicted")
     if predicted == ENTITIES:
         hint = "write them with parse -f jsonl, which has the tags"
@@ -164,6 +165,13 @@ def _from_conllu(sentence: Sentence, column: str | None) -> Answers:
         tags = {"tag": [entry[MISC_TAG] for entry in entries]}
     chances = [_number(entry[name], sentence.where) for entry in entries]
     return Answers(sentence.words, sentence.where, tags, chances, predicted=predicted if predicted in COLUMNS else None)
+
+
+def _without_probabilities(where: str, column: str | None, there: Sequence[str]) -> DataError:
+    hint = f"write it with parse --prob: words need {PROBABILITIES.get(column or '', MISC_PROBABILITY)}= in MISC"
+    if there:
+        hint = f"the probabilities there are of {', '.join(there)}: write --column {there[0]}"
+    return DataError(f"{where}: has no probabilities of {column or 'tags'}", hint=hint)
 
 
 def _misc(sentence: Sentence) -> list[dict[str, str]]:
@@ -201,6 +209,9 @@ def _of_record(record: Mapping[str, Any], where: str, column: str | None) -> Ans
         return Answers(words, where, {"tag": []}, [])
     # A parser has a list of each column, with its probabilities.
     names = ("tags", "tag_probability") if column is None or "tags" in record else (column, f"{column}_probability")
+    there = [name for name in COLUMNS if {name, f"{name}_probability"} <= record.keys()]
+    if there and not set(names) <= record.keys():
+        raise _without_probabilities(where, column, there)
     tags, chances = [str(tag) for tag in record[names[0]]], [_number(value, where) for value in record[names[1]]]
     if not len(words) == len(tags) == len(chances):
         raise DataError(f"{where}: {len(words)} words, {len(tags)} tags and {len(chances)} probabilities")
@@ -279,8 +290,9 @@ def _require_same(predicted: Answers, gold: Gold) -> None:
 
 def _answered(
     pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str, gold: str
-) -> tuple[list[str], list[str], list[float], list[Alternatives] | None]:
-    """Return all answers and what is right, their probabilities, and all alternatives where every sentence has some."""
+) -> tuple[str, list[str], list[str], list[float], list[Alternatives] | None]:
+    """Return the column, all answers and what is right, their probabilities, and all alternatives where every sentence
+    has some."""
     chances = [chance for sentence, _ in pairs for chance in sentence.probabilities]
     of_sentences = [sentence.alternatives for sentence, _ in pairs if sentence.words]
     alternatives = [options for answers in of_sentences for options in answers or ()] if all(of_sentences) else None
@@ -288,13 +300,13 @@ def _answered(
         if column is not None:
             raise UsageError(f"--column {column}: labels of sentences have no column", hint="leave it out")
         answers, labels = ([str(sentence.label) for sentence in side] for side in zip(*pairs, strict=True))
-        return answers, labels, chances, alternatives
+        return LABEL, answers, labels, chances, alternatives
     names = _columns(pairs, _column(pairs, column, predictions), predictions, gold)
     predicted, right = (
         [tag for sentence in side for tag in _of(sentence.tags, name, sentence.words)]
         for side, name in zip(zip(*pairs, strict=True), names, strict=True)
     )
-    return predicted, right, chances, alternatives
+    return names[1] if names[0] == "tag" else names[0], predicted, right, chances, alternatives
 
 
 def _column(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str) -> str | None:

@@ -33,7 +33,7 @@ def score(predictions: str, gold: str | None, *, comments: str | None = None) ->
     gold_column = Columns(tag=-2 if gold is None else -1, entities="iob2", comments=comments)
     gold_scheme, gold_sentences = _read(gold_lines, gold_name, gold_column, "iob2")
     scheme, sentences = _read(lines, predictions, Columns(entities="iob2", comments=comments), gold_scheme)
-    pairs = list(side_by_side(sentences, gold_sentences, predictions, gold_name))
+    pairs = list(side_by_side(sentences, gold_sentences, *map(display_name, (predictions, gold_name))))
     ours, theirs = ([sentence.tags for sentence in side] for side in zip(*pairs, strict=True))
     _require_types_alike(ours, theirs, predictions, gold_name)
     if scheme != gold_scheme:

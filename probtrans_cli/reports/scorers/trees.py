@@ -1,24 +1,25 @@
 """Trees of any system against gold trees: the scores of ``statistics/parse_scores.py`` with their intervals, and UAS
 and UUAS in the conventions of ``trees/score.py``.
 
-A column that one of the two files does not have is not scored; FEATS may be empty.
+A column that one of the two files does not have is not scored; FEATS may be empty. Gold sentences with a word without
+HEAD are not scored, but counted (``not_scored``).
 """
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.store import is_punctuation
-from probtrans_cli.data.files import find
+from probtrans_cli.data.files import display_name, find
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.reports.scorers import side_by_side
 from probtrans_cli.statistics.parse_scores import NEEDED, Row, parse_counts, parse_details, parse_scores
+from probtrans_cli.text import first_of
 from probtrans_cli.trees import score as scoring
 
 
@@ -27,10 +28,17 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
     if gold is None:
         raise UsageError("score trees needs the gold trees", hint="add --gold FILE")
     ours, theirs = (read_corpus(find(name), "conllu") for name in (predictions, gold))
-    pairs = list(side_by_side(ours, theirs, predictions, gold))
-    for sentence in chain.from_iterable(pairs):
+    every = list(side_by_side(ours, theirs, display_name(predictions), display_name(gold)))
+    pairs = [(sentence, gold_sentence) for sentence, gold_sentence in every if gold_sentence.heads is not None]
+    partly = [gold_sentence.missing_head for _, gold_sentence in every if gold_sentence.heads is None]
+    if not pairs:
+        raise DataError(f"{partly[0]}: a word without HEAD, and so in every gold sentence", hint="give gold trees")
+    if partly:
+        which = "1 sentence is" if len(partly) == 1 else f"{len(partly):,} sentences are"
+        console.log(f"{which} not scored, as a word has no gold HEAD: {first_of(partly)}")
+    for sentence, _ in pairs:
         if sentence.heads is None:
-            raise DataError(f"{sentence.where}: has no tree", hint="every word needs a HEAD")
+            raise DataError(f"{sentence.missing_head}: a word without HEAD", hint="every word needs a predicted HEAD")
     heads = [[np.array(sentence.heads, dtype=np.int64) for sentence in side] for side in zip(*pairs, strict=True)]
     if warning := scoring.warning_of_gold(heads[1], lambda index: pairs[index][1].where):
         console.log(warning)
@@ -45,7 +53,8 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
     ]
     names = [name for name, columns in NEEDED.items() if columns <= (annotated[0] & annotated[1]) | {"feats"}]
     counts = parse_counts(rows)
-    return {**parse_scores(counts, names), **parse_details(counts, names), "trees": trees}
+    left_out = {"not_scored": len(partly)} if partly else {}
+    return {**parse_scores(counts, names), **left_out, **parse_details(counts, names), "trees": trees}
 
 
 def _rows(sentence: Sentence) -> list[Row]:

@@ -100,20 +100,10 @@ def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Pre
     cogs       the sentence, the gold logical form, the kind of example and the predicted form, with tabs between them
 
     Raises:
-        UsageError: the task, or the format, has no place for gold and prediction.
+        UsageError: as :func:`require_side_by_side`.
         DataError: a word or tag cannot be written so that it is read as it is.
     """
-    data, task = model.recipe.data, model.recipe.task
-    form = "conllu" if data.format == "auto" else data.format
-    if model.task.answers.scored_apart:
-        message = f"--predictions: data.format: {form} has no place for predictions beside its gold"
-        raise UsageError(message, hint=f"write them without it: {model.task.answers.scored_apart}")
-    if model.task.answers.trees:
-        message = "--predictions: a parser's are written by parse -f conllu, and scored by score trees"
-        raise UsageError(message, hint="leave it out")
-    if not task.learned or form not in SIDE_BY_SIDE:
-        message = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
-        raise UsageError(f"--predictions: {message} has no gold to put beside predictions", hint="use parse -f jsonl")
+    data, form = model.recipe.data, require_side_by_side(model)
     if form == "columns":
         between = _between_columns(sentences, model.labels["tag"])
         data = data.model_copy(update={"columns": data.columns.model_copy(update={"separator": between})})
@@ -123,6 +113,26 @@ def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Pre
             if prediction is not None:
                 places = model.task.places(prediction, probability=False)
                 yield SIDE_BY_SIDE[form](sentence, prediction, places, data)
+
+
+def require_side_by_side(model: ModelBase) -> str:
+    """Return the format in which gold and predictions of a model stand side by side.
+
+    Raises:
+        UsageError: the task, or the format, has no place for both.
+    """
+    task = model.recipe.task
+    form = "conllu" if model.recipe.data.format == "auto" else model.recipe.data.format
+    if model.task.answers.scored_apart:
+        message = f"--predictions: data.format: {form} has no place for predictions beside its gold"
+        raise UsageError(message, hint=f"write them without it: {model.task.answers.scored_apart}")
+    if model.task.answers.trees:
+        message = "--predictions: a parser's are written by parse -f conllu, and scored by score trees"
+        raise UsageError(message, hint="leave it out")
+    if not task.learned or form not in SIDE_BY_SIDE:
+        message = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
+        raise UsageError(f"--predictions: {message} has no gold to put beside predictions", hint="use parse -f jsonl")
+    return form
 
 
 def _gold_in_misc(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
