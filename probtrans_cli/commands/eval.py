@@ -189,7 +189,11 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     if not scores and not request.latent_labels:
         message = f"{title}: has neither {model.recipe.task.metric} nor trees to score"
         raise DataError(message, hint="give CoNLL-U with gold columns")
-    result: dict[str, Any] = {"checkpoint": str(model.folder), "step": model.step, "scores": {", ".join(request.files) or title: scores}}
+    result: dict[str, Any] = {
+        "checkpoint": str(model.folder),
+        "step": model.step,
+        "scores": {", ".join(request.files) or title: scores},
+    }
     result |= {} if method is None else {"way": method}
     result |= {"members": [request.checkpoint, *runs]} if runs else {}
     if not runs and not request.files and ranks.first:

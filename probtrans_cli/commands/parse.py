@@ -158,11 +158,10 @@ class Parsing:
                 raise UsageError(message, hint=f"use -f jsonl, or a model of kind {kinds}")
             options = replace(options, trees=False)
         shown = ("jsonl", *model.task.answers.alternatives_in)
-        if request.top is not None and request.latent_labels is None and model.task.answers.alternatives:
-            if form.name not in shown:
-                kind = model.recipe.task.kind
-                message = f"--top: -f {form.name} shows no alternatives of a task of kind {kind}"
-                raise UsageError(message, hint=f"use -f {' or '.join(shown)}, or leave it out")
+        is_alone = request.top is not None and request.latent_labels is None  # else it counts latent labels
+        if is_alone and model.task.answers.alternatives and form.name not in shown:
+            message = f"--top: -f {form.name} shows no alternatives of a task of kind {model.recipe.task.kind}"
+            raise UsageError(message, hint=f"use -f {' or '.join(shown)}, or leave it out")
         if not form.every_channel:  # which shows the trees of a parser's encoder, too
             model.refuse_choice_of_trees(request.channel, request.iteration, request.decoder)
         if form.every_channel and request.channel in (None, "all"):

@@ -105,7 +105,9 @@ class Analysis:
         """Return where the prediction stands in formats other than JSON; ``probability``: with the probabilities."""
         if why := self.sentence.unread:
             return Places(title=f"not read: {why}", comments={"unread": why})
-        several = {} if self.number is None else {"tree": f"{self.number[0]}", "log_prob": f"{rounded(self.number[1]):.6f}"}
+        several = (
+            {} if self.number is None else {"tree": f"{self.number[0]}", "log_prob": f"{rounded(self.number[1]):.6f}"}
+        )
         if self.task is None or self.prediction is None:
             title = ", ".join(f"{name} {value}" for name, value in several.items())
             return Places(title=title, comments=several)

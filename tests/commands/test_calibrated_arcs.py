@@ -143,7 +143,9 @@ def test_files_of_parse_have_the_calibration_of_eval(copied: Path, invoke: Invok
             ran = invoke("score", "calibration", name, "--gold", "test.conllu", *column, "--json")
             for score in ("number", "ece", "ece_floor", "ece_width", "aurc", "error_auroc"):
                 assert ran.json["scores"][score] == pytest.approx(heads[score], abs=2e-3), (name, score)
-    refused(invoke("score", "calibration", "arcs.conllu", "--gold", "test.conllu", "--column", "deprel"), 3, "--column head")
+    refused(
+        invoke("score", "calibration", "arcs.conllu", "--gold", "test.conllu", "--column", "deprel"), 3, "--column head"
+    )
     refused(invoke("score", "calibration", "arcs.jsonl", "--gold", "tiny.yaml", "--column", "head"), 3, "has no trees")
 
 

@@ -294,7 +294,9 @@ def test_portions_have_every_sentence_once_the_longest_first(cells: int, monkeyp
 def test_argmax() -> None:
     scores = np.array([[[9.0, 1, 2], [3, 9, 3], [-np.inf, -np.inf, 9]]])
     mask = np.ones((1, 3), dtype=bool)
-    assert decode(scores, mask, "argmax").tolist() == [[3, 1, 0]]  # circles stay; no self-loop; without a head at the root
+    assert decode(scores, mask, "argmax").tolist() == [
+        [3, 1, 0]
+    ]  # circles stay; no self-loop; without a head at the root
     ties = np.array([[[9.0, 1, 1], [2, 9, 2], [3, 3, 9]]])
     assert decode(ties, mask, "argmax").tolist() == [[2, 1, 1]]  # to the left
     good, bad = rooted(scores, np.array([[2.0, 2, -np.inf]])), rooted(scores, np.array([[-9.0, -9, -9]]))
