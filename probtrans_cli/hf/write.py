@@ -57,6 +57,7 @@ def obstacles(section: ModelSection, *, expand_shared: bool = False) -> list[str
         f"norm: {section.norm}": section.norm != ("pre" if section.causal else "post"),
         f"embedding_norm: {embedding_norm}": section.embedding_norm == section.causal,
         f"segments: {section.segments}": section.causal and section.segments > 0,
+        f"base_width: {section.base_width}": section.base_width not in (None, section.width),
         f"head_size: {size}": size * section.heads != section.width,
     }
     for name in () if expand_shared else ("share_layers", "tie_kv", "tie_qo"):

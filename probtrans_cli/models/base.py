@@ -7,7 +7,7 @@ A network has one entrance, ``network(inputs, wants) -> Outputs``: :class:`Input
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.models.arithmetic import Values
 from probtrans_cli.models.bayesian.readout import Predictive
 from probtrans_cli.models.bayesian.state import State
+from probtrans_cli.models.width import Scale, Scales
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.training import Optim
 
@@ -228,6 +229,9 @@ class Encoder(nn.Module, ABC):
     latent_mean: Callable[[Tensor], Tensor] | None = None
     """The mean of a word's latent vector, from the word's representation; None = it has no such vector."""
 
+    scales: Scales | None = None
+    """What start, rates and scores are multiplied by, where the recipe has a `base_width`."""
+
     def __init__(self, section: ModelSection) -> None:
         super().__init__()
         self.section: Any = section
@@ -274,6 +278,24 @@ class Encoder(nn.Module, ABC):
         """Return its parameters from below, if it has layers of their own: first those below the layers, then those of
         each layer. Parameters above the last layer are left out."""
         return ()
+
+    @property
+    def logit_scale(self) -> float:
+        """The factor of scores that the vectors of words themselves give."""
+        return 1.0 if self.scales is None else self.scales.logits
+
+    def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
+        """Yield the parameters whose start and rate have a factor other than 1, with a `base_width`."""
+        yield from ()
+
+    def activations(self, words: Words) -> Mapping[str, Tensor]:
+        """Return what it computes of a batch by name, real words alone: scores, messages, states.
+
+        Raises:
+            UsageError: the encoder does not show them.
+        """
+        del words
+        raise UsageError(f"a {type(self).__name__} does not show what it computes", hint="choose another model")
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         """Draw the first values of a table of word vectors: Xavier-uniform by default."""

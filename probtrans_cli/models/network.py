@@ -11,7 +11,7 @@ f(w)     Features             rows of R: affixes, shape (``data.vocabulary.featu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -38,6 +38,7 @@ from probtrans_cli.models.base import (
 from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, moments_of_words, refusal
 from probtrans_cli.models.bayesian.weights import posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
+from probtrans_cli.models.width import Scale
 
 PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` where a vocabulary does not say otherwise
 
@@ -128,6 +129,9 @@ class Network(nn.Module):
             nn.init.normal_(self.unary.weight)
         with torch.no_grad():
             self.unary.weight[padding].zero_()
+        with torch.no_grad():
+            for parameter, scale in self.scaled():
+                parameter.mul_(scale.start)
         self.sentence = self.output.sentence
         added = self.sentence == "cls" and not begins
         self.start = nn.Parameter(torch.empty(1, encoder.facts.unary_width)) if added else None
@@ -363,6 +367,31 @@ class Network(nn.Module):
         modules = (self.unary, self.features if features else None)
         words = [parameter for module in modules if module is not None for parameter in module.parameters()]
         return [[*words, *([] if self.start is None else [self.start]), *below], *map(list, layers)]
+
+    def activations(self, inputs: Inputs, wants: Wants) -> dict[str, Tensor]:
+        """Return what the encoder computes of a batch, see :meth:`Encoder.activations`, and the scores that are wanted.
+
+        Raises:
+            UsageError: the encoder does not show what it computes.
+        """
+        words = self._words(inputs, self.potentials(inputs.ids, inputs.features), None, wants.readout)
+        scores = {}
+        for name, values in self(inputs, wants).scores.items():  # but for what all of a row share
+            possible = values.isfinite()
+            mean = values.masked_fill(~possible, 0.0).sum(-1, keepdim=True) / possible.sum(-1, keepdim=True)
+            scores[f"scores of {name}"] = (values - mean)[possible]
+        return {**self.encoder.activations(words), **scores}
+
+    def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
+        """Yield the parameters whose start and rate have a factor, with a `base_width`: those of the encoder, and
+        matrices of the output layer that read states."""
+        scales, width = self.encoder.scales, self.encoder.facts.width
+        if scales is None:
+            return
+        yield from self.encoder.scaled()
+        for parameter in self.output.parameters():
+            if parameter.ndim == 2 and parameter.shape[1] == width:
+                yield parameter, scales.output
 
     def parameter_counts(self) -> dict[str, int]:
         """Return the number of parameters of each part.

@@ -254,14 +254,15 @@ class TiedOutput(TableOutput):
 
 class TiedLinear(TableOutput):
     """Word scores by the word vectors themselves, ``β_w + S_w · M_i``; ``β`` is the only parameter, where there is a
-    ``bias``. The ids ``never`` have no probability."""
+    ``bias``. The ids ``never`` have no probability. ``scale``: of the product, see ``width.py``."""
 
     has_moments = True
     impossible: Tensor
     bias: Tensor
 
-    def __init__(self, words: int, *, never: Sequence[int] = (), bias: bool = True) -> None:
+    def __init__(self, words: int, *, never: Sequence[int] = (), bias: bool = True, scale: float = 1.0) -> None:
         super().__init__()
+        self.scale = scale
         if bias:
             self.bias = nn.Parameter(torch.zeros(words))
         else:
@@ -270,6 +271,7 @@ class TiedLinear(TableOutput):
 
     def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
         """Return the scores ``[m, v]`` of all words."""
+        states = states if self.scale == 1.0 else states * self.scale
         return by.by_table(states, table, self.bias + self.impossible)
 
 
@@ -284,11 +286,12 @@ class TiedMean(TiedLinear):
     has_moments = False
 
     def __init__(
-        self, words: int, mean: Callable[[Tensor], Tensor], *, gains: int = 0, never: Sequence[int] = ()
-    ) -> None:
+        self, words: int, mean: Callable[[Tensor], Tensor], *, gains: int = 0, never: Sequence[int] = (),
+        scale: float = 1.0,
+    ) -> None:  # fmt: skip
         """``mean``: ``E[Z_i]`` of a representation; ``gains``: of how many dimensions, 0 = there are none; ``never``:
-        ids without a probability."""
-        super().__init__(words, never=never)
+        ids without a probability; ``scale``: see :class:`TiedLinear`."""
+        super().__init__(words, never=never, scale=scale)
         self.mean = mean
         self.gains = nn.Parameter(torch.ones(gains)) if gains else None
 
@@ -303,16 +306,17 @@ class BertWordOutput(TableOutput):
     """Word scores of BERT (Devlin et al. 2019): one more layer with its norm, then the word vectors, or others.
 
     ``decoder [v, d]``: the others, ``D``; None where the output is tied. ``norm_eps``, ``activation``, ``std``: those
-    of the encoder.
+    of the encoder; ``scale``: see :class:`TiedLinear`.
     """
 
     has_moments = True
 
     def __init__(
         self, words: int, width: int, *, tied: bool = True, activation: str = "gelu", norm_eps: float = 1e-12,
-        std: float = 0.02,
+        std: float = 0.02, scale: float = 1.0,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.scale = scale if tied else 1.0
         self.dense = nn.Linear(width, width)
         self.activation = ACTIVATIONS[activation]
         self.norm = nn.LayerNorm(width, norm_eps)
@@ -324,6 +328,7 @@ class BertWordOutput(TableOutput):
     def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
         """Return the scores ``[m, v]`` of all words."""
         transformed = by(self.norm, by(self.activation, by(self.dense, states)))
+        transformed = transformed if self.scale == 1.0 else transformed * self.scale
         return by.by_table(transformed, table if self.decoder is None else self.decoder, self.bias)
 
 
@@ -391,8 +396,10 @@ def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> 
     if encoder.facts.has_latent_labels:
         section: Any = encoder.section
         return TiedOutput(words, probabilities=section.output == "probabilities", gains=gains, never=never)
-    mean = encoder.latent_mean
-    return TiedLinear(words, never=never) if mean is None else TiedMean(words, mean, gains=gains, never=never)
+    mean, scale = encoder.latent_mean, encoder.logit_scale
+    if mean is None:
+        return TiedLinear(words, never=never, scale=scale)
+    return TiedMean(words, mean, gains=gains, never=never, scale=scale)
 
 
 def _bert(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
@@ -405,6 +412,7 @@ def _bert(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> 
         activation=options.activation,
         norm_eps=options.norm_eps,
         std=options.std,
+        scale=encoder.logit_scale,
     )
 
 

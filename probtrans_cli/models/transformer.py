@@ -23,7 +23,9 @@ t         segments            [b, n]
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -34,6 +36,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values, may_depend_on
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, Memory, Reading, Readout, Words, chosen_iterations
 from probtrans_cli.models.bayesian.propagation import MOMENTS
+from probtrans_cli.models.width import Scale, scales_of_transformer
 from probtrans_cli.recipe.model import Transformer as Section
 from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
 
@@ -48,6 +51,7 @@ class TransformerEncoder(Encoder):
     def __init__(self, section: Section) -> None:
         super().__init__(section := section.resolved())
         positions, width = section.positions, section.width
+        self.scales = scales_of_transformer(section)
         self.sinusoidal = isinstance(positions, SinusoidalPositions)
         self.positions: nn.Parameter | None = None
         if positions.table_rows is not None:
@@ -80,6 +84,34 @@ class TransformerEncoder(Encoder):
         not_below = {id(parameter) for module in above for parameter in module.parameters()}
         below = [parameter for parameter in self.parameters() if id(parameter) not in not_below]
         return (below, *(list(layer.parameters()) for layer in self.layers))
+
+    def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
+        assert self.scales is not None, "it has a base"
+        linear = [module for modules in self.parts().values() for module in modules] + [self.pooler]
+        yield from ((module.weight, self.scales.hidden) for module in linear if isinstance(module, nn.Linear))
+
+    def activations(self, words: Words) -> Mapping[str, Tensor]:
+        """See :meth:`Encoder.activations`: of each layer q, k and v, what its parts add, its states, and scores of
+        attention, less their mean."""
+        kept: dict[str, Tensor] = {}
+
+        def keep(name: str, values: Tensor | tuple[Tensor, ...]) -> None:
+            kept[name] = (values[0] if isinstance(values, tuple) else values)[words.mask]
+
+        names = {"projections": "q k v", "output": "attention", "widen": "W_1 y", "narrow": "feed-forward"}
+        with ExitStack() as hooks:
+            for number, layer in enumerate(self.layers, start=1):
+                for part, name in ({"": "states"} | names).items():
+                    hook = partial(lambda name, *call: keep(name, call[-1]), f"{name} {number}")
+                    hooks.callback(layer.get_submodule(part).register_forward_hook(hook).remove)
+            arcs = self(words, arcs=True).arcs
+        pairs = (words.mask[:, None, :, None] & words.mask[:, None, None, :]).expand(arcs[:, 0].shape)
+        pairs = pairs.tril() if self.section.causal else pairs
+        for number, attention in enumerate(arcs.unbind(1), start=1):
+            scores = attention.clamp_min(torch.finfo(attention.dtype).tiny).log() * pairs
+            scores = scores - scores.sum(-1, keepdim=True) / pairs.sum(-1, keepdim=True).clamp(min=1)
+            kept[f"scores {number}"] = scores[pairs]
+        return kept
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         normal = self.section.std if self.section.initialization == "normal" else None
@@ -218,6 +250,8 @@ class Layer(nn.Module):
         super().__init__()
         d, h, positions = section.width, section.heads, section.positions
         self.heads, self.size = h, section.head_size or d // h
+        scales = scales_of_transformer(section)
+        self.scale = None if scales is None else self.size**-0.5 / scales.heads  # of scores; None: 1 / √d_qkv
         self.pre = section.norm == "pre"
         self.clip = positions.clip if isinstance(positions, RelativePositions) else 0
         self.attention_dropout = section.attention_dropout or 0.0
@@ -287,7 +321,7 @@ class Layer(nn.Module):
         p = self.attention_dropout if self.training else 0.0
         attention: Tensor | None = None
         if arcs or "value" in self.tables:
-            scores = query @ key.mT * query.shape[-1] ** -0.5
+            scores = query @ key.mT * (self.scale or self.size**-0.5)
             if bias is not None:
                 very_low = torch.finfo(scores.dtype).min
                 scores = scores.masked_fill(~bias, very_low) if bias.dtype == torch.bool else scores + bias
@@ -301,7 +335,9 @@ class Layer(nn.Module):
                 sums = used.new_zeros(*used.shape[:3], table.shape[-2]).scatter_add(-1, distance, used)
                 mixed = mixed + sums @ table.to(sums.dtype)
         else:
-            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=p)
+            mixed = functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=bias, dropout_p=p, scale=self.scale
+            )
         return mixed.transpose(1, 2).flatten(2), attention if arcs else None
 
     def vectors(self, n: int) -> dict[str, Tensor]:
@@ -323,7 +359,7 @@ class Layer(nn.Module):
         added: Tensor = (query @ self.tables["key"].mT).gather(-1, where)
         if "query" in self.tables:
             added = added + (key @ self.tables["query"].mT).gather(-1, where.mT).mT
-        added = added * self.size**-0.5
+        added = added * (self.scale or self.size**-0.5)
         return added if allowed is None else added.masked_fill(~allowed, torch.finfo(added.dtype).min)
 
 

@@ -43,7 +43,7 @@ class CausalLanguageModelling(Task):
             gains = encoder.facts.width if encoder.facts.has_gains else 0
             return TiedMean(self.vocabulary.size, encoder.latent_mean, gains=gains, never=never)
         if not self.section.word_bias:
-            return TiedLinear(self.vocabulary.size, never=never, bias=False)
+            return TiedLinear(self.vocabulary.size, never=never, bias=False, scale=encoder.logit_scale)
         return WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.tied)
 
     def start(self, network: Network, split: Split) -> None:

@@ -45,7 +45,9 @@ class Optimizers:
         means = {id(weight.mean) for weight in self.posteriors} if self.ivon else set()
         deviations = [weight.posterior.log_sd for weight in self.posteriors] if bayes else []
         self.moved_by_adam = [parameter for parameter in self.parameters if id(parameter) not in means]
-        self.adam = _adam(section, self.moved_by_adam, deviations, bayes.sigma_lr if bayes else 1.0, factors)
+        self.adam = _adam(
+            section, self.moved_by_adam, deviations, bayes.sigma_lr if bayes else 1.0, factors, width_factors(network)
+        )
         self._copy_deviations()
 
     def zero_grad(self) -> None:
@@ -132,7 +134,15 @@ def rate_factors(section: Optim, network: nn.Module, stages: Stages) -> dict[int
     if section.encoder_rate != 1.0:
         for parameter in network.get_submodule("encoder").parameters():
             factors[id(parameter)] = section.encoder_rate * factors.get(id(parameter), 1.0)
+    for parameter, factor in width_factors(network).items():
+        factors[parameter] = factor * factors.get(parameter, 1.0)
     return factors
+
+
+def width_factors(network: nn.Module) -> dict[int, float]:
+    """Return those of the factors that a `base_width` asks for."""
+    scaled = network.scaled() if isinstance(network, Network) else ()
+    return {id(parameter): scale.rate for parameter, scale in scaled if scale.rate != 1.0}
 
 
 def freeze(section: Train, network: Network) -> None:
@@ -164,11 +174,13 @@ def _adam(
     deviations: Sequence[nn.Parameter],
     sigma_lr: float,
     factors: dict[int, float],
+    widths: dict[int, float],
 ) -> torch.optim.Adam:
     """Return Adam with decay in the gradient, or AdamW; one fused kernel for all parameters.
 
     ``deviations``: those of the parameters that are logarithms of standard deviations; ``sigma_lr``: their rate, as a
-    multiple of `lr`; ``factors``: see :func:`rate_factors`.
+    multiple of `lr`; ``factors``: see :func:`rate_factors`; ``widths``: those of them that are for the width, by which
+    AdamW's decay, the product of rate and coefficient, is not to change.
     """
     apart = {id(parameter) for parameter in deviations}
     plain = [parameter for parameter in parameters if id(parameter) not in apart]
@@ -182,11 +194,14 @@ def _adam(
     if factors:  # a group for each rate
         split: list[dict[str, Any]] = []
         for group in groups:
-            by_factor: dict[float, list[nn.Parameter]] = {}
+            by_factor: dict[tuple[float, float], list[nn.Parameter]] = {}
             for parameter in group["params"]:
-                by_factor.setdefault(factors.get(id(parameter), 1.0), []).append(parameter)
-            for factor, members in by_factor.items():
-                split.append({**group, "params": members, TIMES: group.get(TIMES, 1.0) * factor})
+                of_rate, of_width = (factors_of.get(id(parameter), 1.0) for factors_of in (factors, widths))
+                by_factor.setdefault((of_rate, of_width), []).append(parameter)
+            for (factor, of_width), members in by_factor.items():
+                decay = group["weight_decay"] / of_width if section.kind != "adam" else group["weight_decay"]
+                times = group.get(TIMES, 1.0) * factor
+                split.append({**group, "params": members, TIMES: times, "weight_decay": decay})
         groups = split
     kind = uncompiled(torch.optim.Adam if section.kind == "adam" else torch.optim.AdamW)
     return kind(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)

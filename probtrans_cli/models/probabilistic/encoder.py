@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import cast
@@ -32,6 +32,7 @@ from probtrans_cli.models.probabilistic.fast.causal import FastSlots, NextSlot
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
 from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Sentences, State, Update
 from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
+from probtrans_cli.models.width import Scale, scales_of_field
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.training import Forms, Optim
 
@@ -61,13 +62,18 @@ class ProbabilisticEncoder(Encoder):
         assert weight.heads is not None, "it is resolved"
         rectified = section.globals is not None and section.globals.kind == "rectified"
         of_features = 1.0 if rectified else weight.features or weight.heads
+        of_heads = weight.heads
+        self.scales = scales_of_field(section)
+        if self.scales is not None:
+            of_heads = of_heads * self.scales.heads
+            of_features = of_features if rectified else of_features * self.scales.feature_weight
         self.inference = Inference(
             iterations=section.iterations,
             asynchronous=section.schedule == "asynchronous",
             channels=section.channels,
             distance=section.distance,
             labels=Update(weight.labels, step.labels, damping.labels),
-            heads=Update(weight.heads, step.heads, damping.heads),
+            heads=Update(of_heads, step.heads, damping.heads),
             features=Update(of_features, step.heads, damping.heads),
             root=section.root is not None or section.causal,
             causal=section.causal,
@@ -93,6 +99,34 @@ class ProbabilisticEncoder(Encoder):
         later = {id(parameter) for parameter in self.later.parameters()}
         first = [parameter for parameter in self.parameters() if id(parameter) not in later]
         return ([], first, *(list(drawn.parameters()) for drawn in self.later))
+
+    def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
+        assert self.scales is not None, "it has a base"
+        for potentials in self.potentials:
+            matrices = [getattr(potentials.ternary, name) for name in ("U", "V")]
+            yield from ((matrix, self.scales.hidden) for matrix in matrices if matrix is not None)
+            if potentials.features is not None and potentials.features.B is not None:
+                yield potentials.features.B, self.scales.features
+
+    def activations(self, words: Words) -> Mapping[str, Tensor]:
+        """See :meth:`Encoder.activations`; the mean of a categorical label is multiplied by the number of labels."""
+        if self.section.causal:
+            return super().activations(words)
+        field, kept = self.field(words.vectors, words.mask, words.cues), {}
+        times = self.facts.width if self.facts.has_latent_labels else 1
+        for iteration in range(1, self.inference.iterations + 1):
+            field.iterate()
+            M, Q = field.M, field.Q
+            message = self.inference.labels.weight * M.labels - field.unary
+            kept |= {
+                f"M_H {iteration}": M.heads[field.allowed.expand(M.heads.shape)],
+                f"G {iteration}": message[words.mask],
+                f"M_Z {iteration}": M.labels[words.mask],
+                f"E[Z] {iteration}": times * Q.labels[words.mask],
+            }
+            if M.features is not None:
+                kept[f"M_G {iteration}"] = M.features[words.mask]
+        return kept
 
     @torch.no_grad()
     def check_forms(self) -> str | None:

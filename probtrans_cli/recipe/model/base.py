@@ -6,13 +6,22 @@ layers. The rest of the package reads :class:`Facts`, and never asks which kind 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
+from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.base import Inconsistency, Kinds, KindSection
 from probtrans_cli.recipe.data import VocabularySection
 from probtrans_cli.recipe.weights import Bayes
+
+
+class Growth(NamedTuple):
+    """How many times as wide as its base a model is: ``width`` of a word's vector, ``rank`` of a channel's products."""
+
+    width: float = 1.0
+    rank: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +81,8 @@ class Facts:
     encoders: Mapping[str, ModelSection] = field(default_factory=dict)
     """The sections of the encoders that it is made of, by their keys; empty for a single encoder. The first is the one
     that reads segments and takes the weights of another model."""
+    growth: Growth | None = None
+    """How much wider it is than its `base_width`; None = it has none."""
     shortest: tuple[str, ...] = ()
     """The path, within the section, of the encoder that has no more than `position_rows`."""
 
@@ -123,6 +134,14 @@ class ModelSection(KindSection):
         fields = any(getattr(self, name) for name in type(self).model_fields if name.endswith("dropout"))
         return fields or any(part.drops for part in self.facts.encoders.values())
 
+    def widened(self, width: int) -> Self:
+        """The same section with another width, and channels and features in proportion.
+
+        Raises:
+            UsageError: a size would be no whole number, or the kind has no such rule.
+        """
+        raise UsageError(f"a model of kind {self.kind} has no rule for width {width}", hint="choose another model.kind")
+
     def describe(self) -> str:
         """Describe the encoder in a sentence."""
         return f"An encoder of kind {self.kind}."
@@ -139,6 +158,18 @@ class ModelSection(KindSection):
         """Check the section against the vocabulary: each wrong key's path within the section, with the reason."""
         del vocabulary
         return ()
+
+
+def in_proportion(path: str, size: int, width: int, before: int) -> int:
+    """Return a size of a model of the width ``before`` for another width.
+
+    Raises:
+        UsageError: it is no whole number.
+    """
+    if size * width % before:
+        hint = f"choose widths that {before} // {math.gcd(size, before)} = {before // math.gcd(size, before)} divides"
+        raise UsageError(f"at width {width}, {path} would be {size * width / before:g} in place of {size}", hint=hint)
+    return size * width // before
 
 
 MODELS: Kinds[ModelSection] = Kinds("model")

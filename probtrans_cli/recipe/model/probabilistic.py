@@ -23,7 +23,7 @@ from probtrans_cli.recipe.base import (
     Size,
 )
 from probtrans_cli.recipe.data import VocabularySection
-from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Facts, ModelSection
+from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Facts, Growth, ModelSection, in_proportion
 
 
 class FactorSection(KindSection):
@@ -169,6 +169,9 @@ class Decomposition(KindSection):
     """Whether there are scores for each distance bucket of Eq. 10; otherwise `distance` has no meaning."""
     can_be_symmetric: ClassVar[bool] = True
     """Whether `symmetric` has a meaning."""
+    can_be_widened: ClassVar[bool] = False
+    """Whether its parameters are `U` and `V`, and others of which no sum over labels or ranks is taken: what
+    `base_width` knows to scale."""
 
     def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
         """Count the parameters for this many labels of a child and of its head; 0 = unknown."""
@@ -205,6 +208,8 @@ class _OfRank(Decomposition):
 class UVDecomposition(_OfRank):
     """Eq. 14: `T[k,c,a,b] = sum_l U[k,a,c,l] V[k,b,c,l]`."""
 
+    can_be_widened = True
+
     kind: Literal["uv"]
 
     def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
@@ -226,6 +231,8 @@ class UVWDecomposition(_OfRank):
 class SharedDecomposition(_OfRank):
     """One pair of factors for all buckets (not in the paper): `T[k,c,a,b] = sum_l U[a,c,l] D[k,c,l] V[b,c,l]`."""
 
+    can_be_widened = True
+
     kind: Literal["shared"]
 
     def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
@@ -240,6 +247,7 @@ class RotaryDecomposition(Decomposition):
     can_be_causal = True
     has_buckets = False
     can_be_symmetric = False
+    can_be_widened = True
 
     kind: Literal["rotary"]
     rank: Annotated[int, Field(ge=2, le=100_000, multiple_of=2)] = 64
@@ -293,7 +301,8 @@ class MessageWeight(Section):
     labels: PositiveFloat = 1.0
     """lambda_Z."""
     heads: PositiveFloat | None = None
-    """lambda_H; null = 1 / labels (1/d), with `latent: spherical` the square root of labels."""
+    """lambda_H; null = 1 / labels (1/d), with `latent: spherical` the square root of labels. With `base_width`, this
+    and `features` are those of a model of that width."""
     features: PositiveFloat | None = None
     """The weight of global features of kind dep-split or single-split; null = lambda_H (the paper)."""
 
@@ -324,6 +333,13 @@ class ProbabilisticTransformer(ModelSection):
     kind: Literal["probabilistic"] = "probabilistic"
     labels: Size = 384
     """d, the number of latent labels of a word."""
+    base_width: Size | None = None
+    """The number of labels at which the settings were chosen. Start, rates and scores of a model with more labels are
+    then scaled so that the same settings serve it, if channels (or ranks) and global features grow with the labels
+    (docs/scaling.md); with as many labels as this, nothing changes. null = nothing is scaled."""
+    base_rank: Size | None = None
+    """With `base_width`: the rank of the decomposition there, where the rank grows in place of the number of channels;
+    null = the same rank."""
     latent: LatentKind = "categorical"
     """The latent variable of each word and of the root. categorical: one of d labels (the paper); spherical: a point on
     a sphere in d dimensions (spherical latents, not in the paper), whose mean is a normalised vector as in a
@@ -414,6 +430,7 @@ class ProbabilisticTransformer(ModelSection):
             order_cues=0 if self.head_bias is None else self.head_bias.order_cues,
             separate_layers=0 if self.share_potentials else self.iterations,
             width=self.labels,
+            growth=self._growth,
             root_width=None if self.root is None else self.root.labels,
             has_gains=self.gains,
             untraceable=CAUSAL
@@ -424,6 +441,22 @@ class ProbabilisticTransformer(ModelSection):
             without_moments=(f"`model.kind: {self.kind}`",),
         )
 
+    @property
+    def _growth(self) -> Growth | None:
+        if self.base_width is None:
+            return None
+        rank = getattr(self.decomposition, "rank", 1)
+        return Growth(self.labels / self.base_width, 1.0 if self.base_rank is None else rank / self.base_rank)
+
+    def widened(self, width: int) -> ProbabilisticTransformer:
+        """Channels grow with the labels, and so do global features, where channels have none of their own."""
+        channels = in_proportion("model.channels", self.channels, width, self.labels)
+        features = self.globals
+        if features is not None and not features.by_channel:
+            number = in_proportion("model.globals.features", features.features, width, self.labels)
+            features = features.model_copy(update={"features": number})
+        return self.model_copy(update={"labels": width, "channels": channels, "globals": features})
+
     def describe(self) -> str:
         sizes = f"{self.labels} labels, {self.channels} channels, {self.iterations} iterations"
         layers = "" if self.share_potentials else ", each with potentials of its own (not in the paper)"
@@ -433,7 +466,8 @@ class ProbabilisticTransformer(ModelSection):
     def resolved(self) -> ProbabilisticTransformer:
         weight = self.message_weight
         if weight.heads is None:
-            heads = math.sqrt(self.labels) if self.latent == "spherical" else 1.0 / self.labels
+            labels = self.base_width or self.labels
+            heads = math.sqrt(labels) if self.latent == "spherical" else 1.0 / labels
             weight = weight.model_copy(update={"heads": heads})
         return self.model_copy(update={"message_weight": weight})
 
@@ -480,8 +514,29 @@ class ProbabilisticTransformer(ModelSection):
         for number, factor in enumerate(self.factors):
             yield from ((("factors", str(number), *path), why) for path, why in factor.inconsistencies())
         yield from self._causal_inconsistencies()
+        yield from self._unscaled()
         if self.head_bias is not None:
             yield from self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
+
+    def _unscaled(self) -> Iterator[Inconsistency]:
+        """Yield what `base_width` has no factors for."""
+        if self.base_width is None:
+            if self.base_rank is not None:
+                yield ("base_rank",), "it is the rank at model.base_width: set that, too, or leave this out"
+            return
+        reason = "model.base_width has no factors for it: {}"
+        if not self.decomposition.can_be_widened:
+            yield ("decomposition", "kind"), reason.format("choose uv, shared or rotary")
+        if self.output == "probabilities":
+            yield ("output",), reason.format("set this to scores")
+        if self.globals is not None and self.globals.parameterization == "neural":
+            yield ("globals", "parameterization"), reason.format("set this to direct")
+        if self.globals is not None and self.globals.kind == "all-dep" and self.base_rank is not None:
+            reason_of_ranks = "where ranks grow, more features would leave the other heads less: choose dep-split"
+            yield ("globals", "kind"), reason_of_ranks
+        for name in ("causal", "head_labels", "root", "head_bias", "factors"):
+            if getattr(self, name):
+                yield (name,), reason.format("leave one of them out")
 
     def _without_exact_readout(self) -> str | None:
         weight = self.resolved().message_weight

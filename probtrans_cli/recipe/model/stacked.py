@@ -67,6 +67,7 @@ class Stacked(ModelSection):
             in_width=lower.unary_width,
             reads_first=True,
             untraceable=untraceable,
+            growth=None,
             variational=None,
             without_moments=(f"`model.kind: {self.kind}`",),
             refuses_unknown_tensors=lower.refuses_unknown_tensors,
@@ -94,6 +95,8 @@ class Stacked(ModelSection):
             ("upper", "word_std"): no_words,
             ("lower", "causal"): "a causal model stands alone: leave this out",
             ("upper", "causal"): "a causal model stands alone: leave this out",
+            ("lower", "base_width"): "there are no factors for a stack: leave this out",
+            ("upper", "base_width"): "there are no factors for a stack: leave this out",
             ("upper", "segments"): "the lower encoder reads segments: set this to 0",
         }
         parts = self.facts.encoders

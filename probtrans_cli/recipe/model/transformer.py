@@ -19,7 +19,7 @@ from probtrans_cli.recipe.base import (
     PositiveFloat,
     Size,
 )
-from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Facts, ModelSection
+from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Facts, Growth, ModelSection, in_proportion
 from probtrans_cli.recipe.weights import Bayes
 
 POSITIONS: Kinds[Positions] = Kinds("positions")
@@ -92,6 +92,12 @@ class Transformer(ModelSection):
     `data.vocabulary`, where the recipe sets none. The recipe of a run has all of this written out, and null here."""
     width: Size = 384
     """d, the size of a word's vector."""
+    base_width: Size | None = None
+    """The width at which the settings were chosen. Start, rates and scores of a wider model are then scaled by the
+    maximal update parametrisation (docs/scaling.md), if `inner` and heads (or their size) grow with the width; at this
+    width, nothing changes. null = nothing is scaled."""
+    base_rank: Size | None = None
+    """With `base_width`: the `head_size` there, where it grows in place of the number of heads; null = the same."""
     inner: Size = 2048
     """d_ff, the size of the feed-forward layer."""
     heads: Count = 8
@@ -173,12 +179,29 @@ class Transformer(ModelSection):
             segment_types=self.segments,
             position_rows=self.positions.table_rows,
             width=self.width,
+            growth=self._growth,
             variational=self.bayes,
             without_moments=tuple(
-                f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers", "causal") if getattr(self, name)
+                f"`model.{name}`"
+                for name in ("tie_kv", "tie_qo", "share_layers", "causal", "base_width")
+                if getattr(self, name)
             ),
             refuses_unknown_tensors=self.init_strict,
         )
+
+    @property
+    def _growth(self) -> Growth | None:
+        if self.base_width is None:
+            return None
+        size = self.head_size or self.width // self.heads
+        return Growth(self.width / self.base_width, 1.0 if self.base_rank is None else size / self.base_rank)
+
+    def widened(self, width: int) -> Transformer:
+        """Heads and the feed-forward layer grow with the width; the size of a head stays."""
+        sizes = {
+            name: in_proportion(f"model.{name}", getattr(self, name), width, self.width) for name in ("inner", "heads")
+        }
+        return self.resolved().model_copy(update={"width": width, **sizes})
 
     def describe(self) -> str:
         name = "causal transformer" if self.causal else "transformer encoder"
@@ -196,6 +219,13 @@ class Transformer(ModelSection):
         for name in ("pooler", "bayes") if self.causal else ():
             if getattr(self, name):
                 yield (name,), "a causal model has none: leave it out"
+        if self.base_width is None:
+            if self.base_rank is not None:
+                yield ("base_rank",), "it is the head_size at model.base_width: set that, too, or leave this out"
+        elif self.bayes is not None:
+            yield ("base_width",), "there are no factors for `model.bayes`: leave one of them out"
+        elif self.initialization != "normal":
+            yield ("initialization",), "model.base_width has no factors for it: set this to normal"
         projections = 4 * self.heads * (self.head_size or self.width // self.heads)
         layers = 1 if self.share_layers else self.layers
         numbers = self.width * ((self.positions.table_rows or 0) + layers * (projections + 2 * self.inner))
