@@ -21,7 +21,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.folders.places import holds
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
-FIRST_CHUNK, LARGEST_CHUNK = 8, 512
+FIRST_CHUNK, LARGEST_CHUNK = 8, 2048
 PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
 _REMEDIES: dict[Appearance, str] = {
     "conllu": "if that is not meant, say --input conllu",

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import MOST_ROWS, extra_words, unpack_rows
+from probtrans_cli.data.sentence import MOST_ROWS, Sentence, character_spans, extra_words, unpack_rows
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
@@ -316,7 +316,8 @@ class TupleTask(GridLabelling):
     def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
         return label_lines([*words, *extra_words(len(self.extra_words))], prediction["rows"])
 
-    def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
+    def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
+        text, characters = character_spans(sentence)
         return {**prediction, "tuples": [located_tuple(record, text, characters) for record in prediction["tuples"]]}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
@@ -404,7 +405,8 @@ class CoordinationTask(GridLabelling):
     def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
         return coordination_lines(words, prediction["rows"])
 
-    def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
+    def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
+        text, characters = character_spans(sentence)
         records = prediction["coordinations"]
         return {**prediction, **located_coordinations(records, text, characters, self.section.splitting)}
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from probtrans_cli.data.codecs.entities import located_span
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence as RawSentence
+from probtrans_cli.data.sentence import character_spans
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Features, Outputs, Readout, Wants
 from probtrans_cli.models.network import Network
@@ -291,9 +292,11 @@ class Task(ABC):
         ``top``: with so many alternatives, the best first, where there are several.
         """
 
-    def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
-        """Add to a prediction the text of its spans and where in the sentence's text they stand; ``characters``: those
-        of every word, ``[begin, end)``."""
+    def located(self, prediction: Prediction, sentence: RawSentence) -> Prediction:
+        """Add to a prediction the text of its spans and where in the sentence's text they stand."""
+        if not self.answers.spans:
+            return prediction
+        text, characters = character_spans(sentence)
         spans = {key: [located_span(span, text, characters) for span in prediction[key]] for key in self.answers.spans}
         return {**prediction, **spans}
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
@@ -217,9 +218,9 @@ class Parts(Task):
         of_parts = (task.trees(self.outputs_of(name, outputs), batch) for name, task in self.tasks.items())
         return next((trees for trees in of_parts if trees is not None), None)
 
-    def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
+    def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
         for part in self.parts.values():
-            prediction = {**prediction, **part.renamed(part.task.located(part.restored(prediction), text, characters))}
+            prediction = {**prediction, **part.renamed(part.task.located(part.restored(prediction), sentence))}
         return prediction
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:

@@ -251,7 +251,8 @@ class Parser:
             if fault[0]:
                 yield from self._analyses(sentences[: fault[0]])
             raise fault[1]
-        results = [self._without_words(sentence, self._numbered) for sentence in sentences]
+        plain = [self._without_words(sentence, self._numbered) for sentence in sentences]
+        parts: list[list[dict[str, Any]]] = [[{} for _ in analyses] for analyses in plain]
         for batch, trees in read_arcs(
             model, reader.split, self._numbered, shown=reader.shown, latent_labels=count is not None, member_arcs=True,
             predict=self.splitter is None, top=self.options.top, predictor=self.predictor, trees=self.several,
@@ -264,29 +265,38 @@ class Parser:
                 if best is not None:
                     changes["latent_labels"] = best[0][row][real], best[1][row][real]
                 if predictions and sentences[index].words:  # specials alone are no sentence
-                    changes |= {"prediction": reader.located(predictions[row], index), "task": model.task}
-                    if model.task.answers.trees and self.options.trees:
-                        changes["heads"] = np.array(predictions[row]["heads"], dtype=np.int64)
-                        changes["probabilities"] = np.array(predictions[row]["head_probability"])
-                        changes |= self._several(None if self.readings else batch.trees, row, sentences[index], None)
-                results[index] = [replace(analysis, **changes) for analysis in results[index]]
+                    changes |= self._predicted(reader, predictions[row], batch.trees, row, index)
+                for part in parts[index]:
+                    part.update(changes)
             for number, tree in enumerate(trees):
                 probabilities = tree.probabilities(root=model.has_root_column)
                 spread = tree.deviations(root=model.has_root_column)
                 for row, index in enumerate(batch.indices):
                     real = batch.mask[row]
                     read = True if batch.host is None else batch.host[row][real] < 0
-                    results[index][number] = replace(
-                        results[index][number],
+                    parts[index][number].update(
                         heads=tree.heads[row][real],
                         probabilities=np.where(read, probabilities[row][real], np.nan),
                         deviations=None if spread is None else np.where(read, spread[row][real], np.nan),
                         **self._several(tree.trees, row, sentences[index], self._numbered[number]),
                     )
-        for index, prediction in enumerate(self.splitter.predictions(sentences) if self.splitter else ()):
-            results[index] = [replace(each, prediction=prediction, task=model.task) for each in results[index]]
-        for of_sentence in results:
-            yield from of_sentence
+        of_splitter = self.splitter.predictions(sentences) if self.splitter else ()
+        for prediction, of_sentence in zip(of_splitter, parts, strict=False):
+            for part in of_sentence:
+                part.update(prediction=prediction, task=model.task)
+        for analyses, changed in zip(plain, parts, strict=True):
+            yield from (replace(analysis, **part) for analysis, part in zip(analyses, changed, strict=True))
+
+    def _predicted(
+        self, reader: Reader, prediction: Prediction, trees: Trees | None, row: int, index: int
+    ) -> dict[str, Any]:
+        task = self.model.task
+        changes = {"prediction": reader.located(prediction, index), "task": task}
+        if task.answers.trees and self.options.trees:
+            changes["heads"] = np.array(prediction["heads"], dtype=np.int64)
+            changes["probabilities"] = np.array(prediction["head_probability"])
+            changes |= self._several(None if self.readings else trees, row, reader.sentences[index], None)
+        return changes
 
     def _several(self, trees: Trees | None, row: int, sentence: Sentence, reading: Reading | None) -> dict[str, Any]:
         if trees is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
+from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.data.tokens import MASK
 from probtrans_cli.data.vocabularies.spelling import looked_up
 from probtrans_cli.errors import UsageError
@@ -57,15 +57,22 @@ class Reader:
         """Return the batch with the mask's id where a word is written as a mask."""
         if not self.masks:
             return batch
+        masked = [
+            (row, place)
+            for row, index in enumerate(batch.indices.tolist())
+            if not self.masks.isdisjoint(words := self.sentences[index].words)
+            for place, word in enumerate(words)
+            if word in self.masks
+        ]
         hidden = torch.zeros_like(batch.words)
-        for row, index in enumerate(batch.indices.tolist()):
-            for place, word in enumerate(self.sentences[index].words):
-                hidden[row, place] = word in self.masks
+        if masked:
+            rows, places = zip(*masked, strict=True)
+            hidden[rows, places] = True
         return replace(batch, ids=batch.ids.masked_fill(batch.tokens_of(hidden), self.model.vocabulary.MASK))
 
     def located(self, prediction: Prediction, index: int) -> Prediction:
         """Return the prediction of a sentence, with the text of its spans and their places in the sentence's text."""
-        return self.model.task.located(prediction, *character_spans(self.sentences[index]))
+        return self.model.task.located(prediction, self.sentences[index])
 
 
 def predictions(

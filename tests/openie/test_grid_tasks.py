@@ -17,7 +17,7 @@ from support import assert_near
 
 from probtrans_cli import models, tasks
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import Sentence, character_spans
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
@@ -109,9 +109,7 @@ def test_a_few_sentences_are_learned_by_heart(model: dict[str, Any], source: str
         assert plain == [(arg1, rel.replace("[", "").replace("]", ""), arg2) for arg1, rel, arg2 in tuples], text
         assert all(0.5 < one["confidence"] <= 1.0 for one in found["tuples"])
     text = "French  president Louis slept."  # odd spacing
-    located = task.located(
-        predicted[2], *character_spans(Sentence(["French", "president", "Louis", "slept", "."], text=text))
-    )
+    located = task.located(predicted[2], Sentence(["French", "president", "Louis", "slept", "."], text=text))
     first = located["tuples"][0]
     assert (first["words"], first["added"]) == ({"arg1": [2], "rel": [1], "arg2": [0]}, ["is", "of"])
     for name, expected in (("arg1", "Louis"), ("rel", "president"), ("arg2", "French")):
@@ -291,7 +289,7 @@ def test_which_words_keep_a_coordination_whole() -> None:
     ):
         task, _, _ = set_up("coordination", [Sentence(words, grid=[[0] * 7])], PROBABILISTIC, **options)
         found = {"coordinations": [{"cc": 4, "conjuncts": [[3, 4], [5, 6]], "level": 0}]}
-        assert len(task.located(found, *character_spans(Sentence(words)))["sentences"]) == sentences, options
+        assert len(task.located(found, Sentence(words))["sentences"]) == sentences, options
 
 
 def test_the_recipe_names_the_words_that_the_code_has() -> None:

@@ -184,7 +184,7 @@ def encode_instances(data: Data, sentences: Iterable[Sentence], vocabulary: Voca
         where = where or sentence.where.rpartition(":")[0]
         encoded = special.encode_part(sentence.words)
         words.extend(len(frequency) + word for word in encoded.word_of_piece)
-        frequency.extend(vocabulary.frequency(word) for word in sentence.words)
+        frequency.extend(vocabulary.frequencies(sentence.words))
         ids.extend(encoded.ids)
         tokens.append(len(ids))
     documents.append(len(tokens) - 1)

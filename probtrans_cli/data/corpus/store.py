@@ -102,7 +102,7 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
     encoded = vocabulary.encode_words(words, sentence.extra)
     row: dict[str, Sequence[int] | None] = {
         "ids": encoded.ids,
-        "frequency": [vocabulary.frequency(word) for word in words],
+        "frequency": vocabulary.frequencies(words),
         "heads": sentence.heads,
     }
     if vocabulary.divides:

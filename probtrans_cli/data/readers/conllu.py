@@ -38,6 +38,7 @@ _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
 _EMPTY_TEXT = re.compile(r"#\s*text\s*=\s*")
 _COLUMN_NAMES = re.compile(r"#\s*global\.columns\s*=(.*)", re.DOTALL)
+_UNKNOWN_COLUMNS = ["_"] * 8
 _LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -319,11 +320,13 @@ def annotated(
     if columns:
         stale = stale.union(_OF_TAGS, (f"{name.upper()}Prob" for name in columns))
     stale, stale_comments = stale.union(misc), stale_comments.union(comments)
-    has_lines = sentence.lines is not None and sentence.rows is not None
-    lines: list[str] = list(sentence.lines or ()) if has_lines else _lines_of_text(sentence)
-    rows: Sequence[int] = (sentence.rows or ()) if has_lines else range(1, count + 1)
-    for i, row in enumerate(rows):
-        fields = lines[row].split("\t")
+    if sentence.lines is None or sentence.rows is None:
+        text, table = _table_of_text(sentence)
+        lines, rows = [text, *[""] * count], list(range(1, count + 1))
+    else:
+        lines, rows = list(sentence.lines), sentence.rows
+        table = [lines[row].split("\t") for row in rows]
+    for i, (row, fields) in enumerate(zip(rows, table, strict=True)):
         for column, texts in new.items():
             fields[column] = texts[i]
         if stale:
@@ -346,16 +349,17 @@ def annotated(
     return [*kept, *added, *lines[end:]]
 
 
-def _lines_of_text(sentence: Sentence) -> list[str]:
-    forms = [_one_line(word) for word in sentence.words]
+def _table_of_text(sentence: Sentence) -> tuple[str, list[list[str]]]:
+    """Return the comment ``# text``, and the ten columns of every word."""
+    forms = list(map(_one_line, sentence.words))
     text, spans = " ".join(forms), []
     if sentence.text is not None and forms:
         text, spans = _one_line(sentence.text), character_spans(sentence)[1]
-    lines = [f"# text = {text}".rstrip()]
-    for i, form in enumerate(forms):
-        joined = i + 1 < len(spans) and spans[i][1] == spans[i + 1][0]
-        lines.append(f"{i + 1}\t{form}" + "\t_" * 7 + ("\tSpaceAfter=No" if joined else "\t_"))
-    return lines
+    table = [[str(number), form, *_UNKNOWN_COLUMNS] for number, form in enumerate(forms, start=1)]
+    for fields, (_, end), (start, _) in zip(table, spans, spans[1:], strict=False):
+        if end == start:
+            fields[_MISC] = "SpaceAfter=No"
+    return f"# text = {text}".rstrip(), table
 
 
 def _value(text: str) -> str:
@@ -363,4 +367,4 @@ def _value(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return _LINE_BREAKS.sub(" ", text).strip(" ") or "_"
+    return (_LINE_BREAKS.sub(" ", text) if _LINE_BREAKS.search(text) else text).strip(" ") or "_"

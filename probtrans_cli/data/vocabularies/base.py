@@ -153,6 +153,10 @@ class Vocabulary(ABC):
         """Return how often the word, after normalisation, occurs in the training file; 0 for an unknown word."""
         return self.counts.get(self.normalise(word), 0)
 
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """Return the frequency of each word."""
+        return list(map(self.frequency, words))
+
     def reads(self, word: str) -> bool:  # noqa: ARG002
         """Return whether a word has an id, known or not."""
         return True

@@ -60,6 +60,7 @@ class Words(Vocabulary):
         self.entry_counts: list[int] = list(counts)
         self.lowercase = lowercase
         self.digits = digits
+        self._changes = lowercase or digits
         self.features = None if features is None else HashedFeatures(features)
         self.omitted = None if omitted is None else dict(omitted)
         self.divides = self.omits = omitted is not None
@@ -70,8 +71,9 @@ class Words(Vocabulary):
     def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         """Return one id for each word that is read. A word that is not read has the position of the word before it that
         is read, or else of the first word."""
+        own = words[: len(words) - extra] if extra else words
         look_up = self._ids.get
-        ids = [look_up(self.normalise(word), UNKNOWN) for word in words[: len(words) - extra]]
+        ids = [look_up(word, UNKNOWN) for word in (map(self.normalise, own) if self._changes else own)]
         for name in words[len(words) - extra :]:
             if name not in self._extra:
                 raise no_extra_word(name)
@@ -99,6 +101,12 @@ class Words(Vocabulary):
         if count is None and word in self._extra:
             return self.entry_counts[self._extra[word] - len(SPECIALS)]
         return count or 0
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        if self._extra or self._changes:
+            return super().frequencies(words)
+        look_up = self.counts.get
+        return [look_up(word, 0) for word in words]
 
     def save(self, folder: Path) -> None:
         options = {
