@@ -284,6 +284,8 @@ def _refuse_what_it_cannot_show(request: ParseRequest) -> None:
         if wanted[option]:
             raise UsageError(refusal.message, hint=refusal.hint)
     _refuse_several_trees(request)
+    if request.split and request.input_form in ("tokens", "conllu"):
+        raise UsageError(f"--split is for running text, not for --input {request.input_form}", hint="leave it out")
     if (form.shows or not request.trees) and (request.channel or request.iteration or request.decoder):
         remedy = "leave them out" if form.shows else "leave out --trees no"
         raise UsageError("--channel, --iteration and --decode are about trees", hint=remedy)

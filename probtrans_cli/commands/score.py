@@ -22,6 +22,8 @@ def score(kind: ScorerName, predictions: str, gold: str | None, options: Mapping
         DataError: a file cannot be read, or the two are not of the same sentences.
         UsageError: a gold file is needed, or an option is not of the scorer.
     """
+    if predictions == gold == "-":
+        raise UsageError("predictions and gold cannot both be standard input", hint="give a file for one of them")
     row = SCORERS[kind]
     options = {name: value for name, value in options.items() if value is not None}
     for name, value in options.items():

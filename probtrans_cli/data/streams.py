@@ -95,7 +95,7 @@ def sentences_of(
                 text = line[begin:end]
                 # A word is a token or more of them: what is certainly too long is refused before it is divided.
                 if longest is not None and len(text) > longest and (least := len(text.split())) > longest:
-                    raise too_long(where, least, "words", longest)
+                    raise too_long(where, least, "words", longest, at_least=True)
                 yield replace(divided(text, where), place=(number, begin) if several else None)
 
 
@@ -109,10 +109,12 @@ def excess(sentence: Sentence, longest: int, vocabulary: Vocabulary) -> tuple[in
     return (number, unit) if number > longest else None
 
 
-def too_long(where: str, number: int, unit: str, longest: int) -> DataError:
-    hint = f"split it, allow it with --longest {number}, or leave its analysis empty with --too-long skip; memory "
-    hint += "grows with the square, and time, with --decode eisner, with the cube of its length"
-    return DataError(f"{where}: a sentence of {number:,} {unit}, more than {longest:,}", hint=hint)
+def too_long(where: str, number: int, unit: str, longest: int, *, at_least: bool = False) -> DataError:
+    """Return the error of a sentence of ``number`` words or tokens, or of ``at_least`` so many."""
+    hint = f"split it, allow it with --longest {'N' if at_least else number}, or leave its analysis empty with "
+    hint += "--too-long skip; memory grows with the square, and time, with --decode eisner, with the cube of its length"
+    size = f"{'at least ' * at_least}{number:,} {unit}"
+    return DataError(f"{where}: a sentence of {size}, more than {longest:,}", hint=hint)
 
 
 def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iterator[list[Sentence]]:

@@ -55,7 +55,7 @@ def test_an_error_where_that_is_asked_for(say: Say) -> None:
     ran = say("tuples", "-f", "text", *LIMIT, "--too-long", "error")
     assert ran.code == 3
     assert ran.out.startswith(TEXTS[0])
-    assert "<stdin>:2: a sentence of 31 words, more than 20" in ran.err
+    assert "<stdin>:2: a sentence of at least 31 words, more than 20" in ran.err
     assert "--too-long skip" in ran.err
 
 

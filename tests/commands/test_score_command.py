@@ -183,3 +183,9 @@ def test_what_does_not_fit_is_told(
     assert ran.code == (2 if gold is None else 3)
     assert words in ran.err
     assert ran.out == ""
+
+
+def test_standard_input_is_one_file(invoke: Invoke) -> None:
+    ran = invoke("score", "trees", "-", "--gold", "-")
+    assert ran.code == 2
+    assert "both be standard input" in ran.err

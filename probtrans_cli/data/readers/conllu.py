@@ -146,7 +146,7 @@ def _refuse_columns(line: str, where: str) -> NoReturn:
         hint += "; a file with more columns names them all in its first line, # global.columns = ID FORM ..."
     if line.startswith("{"):
         hint = "this looks like JSON lines: give CoNLL-U, as parse -f conllu writes it"
-    hint += "; if this is plain text, a sentence a line, say data.format=text (parse: --input text)"
+    hint += "; plain text, a sentence a line, is data.format=text in a recipe, and parse --input text"
     raise DataError(f"{where}: {count} column{'s' if count > 1 else ''} instead of 10", hint=hint)
 
 

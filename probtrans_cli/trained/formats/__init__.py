@@ -92,8 +92,8 @@ _ROWS = (
         "conllu",
         write=f"{_LINES}:conllu",
         refuses={
-            "all channels": Refusal(_ONE_TREE, "give --channel K, or use -f jsonl or -f tree"),
-            "gold": Refusal(_ONE_TREE),
+            "all channels": Refusal(f"--channel all: {_ONE_TREE}", "give --channel K, or use -f jsonl or -f tree"),
+            "gold": Refusal(f"--gold: {_ONE_TREE}", "use -f tree or another picture, or -f jsonl"),
             **_NO_MATRIX,
         },
     ),
