@@ -97,14 +97,16 @@ def parse_in_bulk(request: BulkRequest) -> None:
         with atomic.faults_of(request.parse.output, "-o"):
             _merge(request, Job.of(request.folder, pinned.format, identity(request, versions)), blocks)
         return
+    parsing: Parsing | None = None
     if not (request.folder / JOB).exists():
-        Parsing(request.parse).tell_of_arcs()  # what the model refuses is no job
+        parsing = Parsing(request.parse)  # what the model refuses is no job
+        parsing.tell_of_arcs()
     for warning in appearances(request.parse.files, request.parse.input_form):
         console.log(warning)
     with atomic.faults_of(request.folder, "--output-dir", kept="blocks that are done stay"):
         job = Job.begin(request.folder, pinned.format, identity(request, versions))
         share = range(first, len(blocks) + 1, of)
-        _do(request, job, blocks, share)
+        _do(request, job, blocks, share, parsing)
 
 
 def share_of(shard: str | None) -> tuple[int, int]:
@@ -185,7 +187,7 @@ def _version(name: str) -> Version:
 # --- the loop ---------------------------------------------------------------------------------------------------------
 
 
-def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence[int]) -> None:
+def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence[int], parsing: Parsing | None) -> None:
     done = job.done()
     for number in _changed(job, blocks, done.intersection(share)):
         console.log(f"block {number} is done again: {blocks[number - 1]} has changed since")
@@ -202,7 +204,7 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
             console.log(f"named more than once, so parsed as often: {first_of(repeated)}")
         unread: Counter[str] = Counter()
         work = console.Work(sum(blocks[number - 1].size for number in missing), "parsing")
-        for number in _attempted(request, job, blocks, missing):
+        for number in _attempted(parsing or Parsing(request.parse), request, job, blocks, missing):
             work.advance(blocks[number - 1].size)
             if job.is_done(number):
                 about = job.about(number)
@@ -228,12 +230,13 @@ def _changed(job: Job, blocks: Sequence[Block], done: Iterable[int]) -> list[int
     return [number for number in sorted(done) if not is_current(job, number, blocks[number - 1])]
 
 
-def _attempted(request: BulkRequest, job: Job, blocks: Sequence[Block], missing: Sequence[int]) -> Iterator[int]:
+def _attempted(
+    parsing: Parsing, request: BulkRequest, job: Job, blocks: Sequence[Block], missing: Sequence[int]
+) -> Iterator[int]:
     # Yields each of the missing blocks once it is done or has failed, or another process has done it in the meantime.
     if request.workers == 1:
-        do = begin(request, job, blocks)
         for number in missing:
-            do(number)
+            attempt(parsing, job, number, blocks[number - 1])
             yield number
         return
 
@@ -243,13 +246,15 @@ def _attempted(request: BulkRequest, job: Job, blocks: Sequence[Block], missing:
 
     # A process with many threads parses more slowly than many processes with one: sentences are short. They get the
     # number of a block at a time, so that none waits for another at the end; a new one replaces one that dies.
-    for number, _ in Pool(request.workers, begin, (request, job, blocks), died).each(missing):
+    forked = parsing.model.machine.device.type == "cpu"
+    arguments = (parsing if forked else request.parse, job, blocks)
+    for number, _ in Pool(request.workers, begin, arguments, died, forked=forked).each(missing):
         yield number
 
 
-def begin(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> Callable[[int], None]:
-    """Load the model; returns the function that does a block."""
-    parsing = Parsing(request.parse)
+def begin(parsing: Parsing | ParseRequest, job: Job, blocks: Sequence[Block]) -> Callable[[int], None]:
+    """Load the model unless it is loaded; returns the function that does a block."""
+    parsing = Parsing(parsing) if isinstance(parsing, ParseRequest) else parsing
     return lambda number: attempt(parsing, job, number, blocks[number - 1])
 
 

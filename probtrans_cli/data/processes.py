@@ -1,6 +1,7 @@
 """Processes that do numbered tasks, each with one thread, for as long as their parent hands tasks out.
 
-They are started afresh, not forked, and end with their parent. Reports go through pipes as JSON.
+They are started afresh, or are copies of their parent with all that it has loaded, and end with their parent. Reports
+go through pipes as JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from probtrans_cli import console, errors
@@ -29,7 +30,7 @@ Begin = Callable[..., Do]
 
 @dataclass
 class _Process:
-    process: SpawnProcess
+    process: BaseProcess
     connection: Connection
     task: int | None = None  # the task that it is doing
 
@@ -62,6 +63,8 @@ class Pool:
     died: Callable[[int, str], Any] | None = None
     """Called with a task whose process died and how it ended; returns the report of the task. Another process goes on
     with the remaining tasks. None: a death is an error."""
+    forked: bool = False
+    """Whether the processes are copies of this one, which must not have used a GPU or more than one thread."""
     _at_work: dict[Connection, _Process] = field(default_factory=dict)
 
     def each(self, tasks: Sequence[int]) -> Iterator[tuple[int, Any]]:
@@ -107,12 +110,15 @@ class Pool:
 
     def _start(self) -> None:
         # A process reads the number of threads from its environment, before anything else.
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
+        context = multiprocessing.get_context("fork" if self.forked else "spawn")
+        ours, theirs = multiprocessing.Pipe()
+        parents_ends = [*self._at_work, ours] if self.forked else []
         before = {name: os.environ.get(name) for name in _ONE_THREAD}
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
         try:
-            process = context.Process(target=_work, args=(theirs, self.begin, self.arguments), daemon=True)
+            process = context.Process(  # type: ignore[attr-defined]
+                target=_work, args=(theirs, self.begin, self.arguments, parents_ends), daemon=True
+            )
             process.start()
         finally:
             for name, value in before.items():
@@ -127,7 +133,9 @@ class Pool:
 # --- in the process ---------------------------------------------------------------------------------------------------
 
 
-def _work(connection: Connection, begin: Begin, arguments: tuple[Any, ...]) -> None:
+def _work(connection: Connection, begin: Begin, arguments: tuple[Any, ...], parents_ends: Sequence[Connection]) -> None:
+    for end in parents_ends:  # while a copy of it is open, nobody sees that the parent is gone
+        end.close()
 
     def send(message: dict[str, Any]) -> None:
         connection.send_bytes(json.dumps(message).encode())
