@@ -363,10 +363,39 @@ def train(
     fetch: Annotated[
         bool, Option("--fetch", help="Fetch public corpora that are missing; on a terminal you are asked without it.")
     ] = False,
+    sweep: Annotated[
+        list[str] | None,
+        Option(
+            "--sweep",
+            metavar="'KEY=[V,...]'",
+            help="A run for each of these values; given several times, for each combination: a grid. 'width=[64,128]' "
+            "sets the width and all sizes that grow with it. Folders: the run folder's name, and -KEY=V for each.",
+        ),
+    ] = None,
+    shard: Annotated[
+        str | None, Option("--shard", metavar="I/N", help="With --sweep: this share of the runs only, I from 1 to N.")
+    ] = None,
+    number: Annotated[
+        int | None,
+        Option("--random", min=1, metavar="N", help="With --sweep: N points of the grid, drawn by the recipe's seed."),
+    ] = None,
     dry_run: Annotated[
         bool,
         Option("--dry-run", help="Prepare, build, update a few times; write no run; -v: the shapes of all modules."),
     ] = False,
+    check_width: Annotated[
+        str | None,
+        Option(
+            "--check-width",
+            metavar="W,W,...",
+            help="With --dry-run: ten updates at each of these widths, and how the numbers that the model computes "
+            "grow with the width; with a model.base_width their exponents are 0.",
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        Option("--picture", metavar="OUT", help="With --check-width: also draw that to this file, as SVG.", **PATH),
+    ] = None,
     print_recipe: Annotated[
         bool, Option("--print", help="Print the resolved recipe, all keys that have a say, and exit.")
     ] = False,
@@ -375,12 +404,33 @@ def train(
     """Train a recipe; writes a run folder with metrics and checkpoints."""
     from probtrans_cli.commands import train as verb  # noqa: PLC0415
 
-    values = _given(locals(), "print_recipe")
+    values = _given(locals(), "print_recipe", "sweep", "shard", "number", "check_width", "picture")
+    for option, needed, is_there in (
+        ("--shard", "--sweep", shard is None or sweep),
+        ("--random", "--sweep", number is None or sweep),
+        ("--check-width", "--dry-run", check_width is None or dry_run),
+        ("--picture", "--check-width", picture is None or check_width),
+    ):
+        if not is_there:
+            raise UsageError(f"{option} goes with {needed}", hint=f"give {needed}, too")
+    if sweep and check_width:
+        raise UsageError("--sweep and --check-width exclude each other", hint="give one of them")
     if print_recipe:
         console.result(verb.resolved(verb.TrainRequest(**values | {"seeds": None})))
-    else:
-        request = verb.TrainRequest(**values | {"seeds": verb.seeds_of(seeds)})
+        return
+    request = verb.TrainRequest(**values | {"seeds": verb.seeds_of(seeds)})
+    if not (sweep or check_width):
         _show(context, as_json, verb.train(request), verb.training_report)
+        return
+    from probtrans_cli.commands import sweep as grids  # noqa: PLC0415
+    from probtrans_cli.reports import sweeps  # noqa: PLC0415
+
+    if check_width:
+        result = grids.check_width(request, grids.widths_of(check_width), picture)
+        _show(context, as_json, result, sweeps.coordinate_report)
+    else:
+        result = grids.sweep(request, sweep or (), shard=shard, number=number)
+        _show(context, as_json, result, sweeps.sweep_report)
 
 
 @app.command(name="eval", cls=Grouped, short_help="Score a checkpoint on dev, test or files.")
@@ -863,13 +913,14 @@ def table(
         ),
     ],
     form: Annotated[
-        Literal["text", "markdown", "beside", "html"] | None,
+        Literal["text", "markdown", "beside", "html", "sweep"] | None,
         Option(
             "-f",
             "--format",
             help="text: as wide as the terminal, the default on one; markdown: the default elsewhere; beside: each "
             "model beside the transformer of the same corpora, task and vocabulary, the best on dev that took at most "
-            "twice as long, with its command line; html: a page with the table and the learning curves of the runs.",
+            "twice as long, with its command line; html: a page with the table and the learning curves of the runs; "
+            "sweep: an SVG picture of the score on dev over the learning rate, a curve for each width.",
         ),
     ] = None,
     as_json: Json = False,

@@ -7,12 +7,14 @@ from typing import Any
 
 from probtrans_cli.reports import table as report
 from probtrans_cli.reports.pages import table_page
+from probtrans_cli.reports.sweeps import sweep_picture
 
 FORMS: dict[str, Callable[[dict[str, Any]], str]] = {
     "text": report.plain,
     "markdown": report.markdown,
     "beside": report.beside,
     "html": table_page,
+    "sweep": sweep_picture,
 }
 """Texts of the result of :func:`table`."""
 

@@ -117,6 +117,13 @@ def train(request: TrainRequest) -> dict[str, Any]:
         return _train(request, ranks)
 
 
+def folder_of(request: TrainRequest, recipe: Recipe) -> Path:
+    if request.run is not None:
+        return request.run
+    is_run = (Path(request.recipe) / "recipe.yaml").exists()
+    return Path(request.recipe) if is_run else Path("runs") / recipe.name
+
+
 def _recipe_and_folders(request: TrainRequest, world: int) -> tuple[Recipe, list[Path]]:
     if request.resume and request.overwrite:
         raise UsageError("--resume and --overwrite exclude each other", hint="give one of them")
@@ -138,10 +145,7 @@ def _recipe_and_folders(request: TrainRequest, world: int) -> tuple[Recipe, list
             hint=f"train.accumulate={world} train.batch_words={words} makes updates as large as they are now, in "
             f"{world} batches; a run that has begun keeps its own: {fewer}",
         )
-    run = request.run
-    if run is None:
-        is_run = (Path(request.recipe) / "recipe.yaml").exists()
-        run = Path(request.recipe) if is_run else Path("runs") / recipe.name
+    run = folder_of(request, recipe)
     if request.seeds is None:
         return recipe, [run]
     if len(set(request.seeds)) != len(request.seeds):

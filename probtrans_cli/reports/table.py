@@ -100,6 +100,8 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
         "words_per_second": statistics.median(speeds) if speeds else None,
         "seconds": statistics.fmean(seconds) if seconds else None,
         "corpora": first.corpora | data.model_dump(mode="json", include={"select"}),
+        "lr": first.recipe.optim.lr, "width": first.recipe.model.facts.width,
+        "base_width": getattr(first.recipe.model, "base_width", None),
         "pretrained": first.recipe.model.init_from is not None,
         "scale": None if is_share(metric) else scale,
         "command": _command(runs),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,3 +50,17 @@ def exponent(widths: Sequence[int], values: Sequence[float]) -> float:
     if min(values) <= 0.0:
         return math.nan
     return float(np.polyfit(np.log(widths), np.log(values), 1)[0])
+
+
+def exponents(widths: Sequence[int], sizes: Sequence[Sizes]) -> dict[str, dict[str, Any]]:
+    """Return, by the name of an activation, ``size`` and ``change`` at every width, and the ``exponents`` of both; None
+    where there is none, as of a change of 0."""
+    table: dict[str, dict[str, Any]] = {}
+    for name in sizes[0]:
+        of = {key: [each[name][key] for each in sizes] for key in ("change", "size")}
+        slopes = {key: exponent(widths, values) for key, values in of.items()}
+        table[name] = {
+            **of,
+            "exponents": {key: slope if math.isfinite(slope) else None for key, slope in slopes.items()},
+        }
+    return table

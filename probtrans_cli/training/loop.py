@@ -12,7 +12,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -44,6 +44,7 @@ from probtrans_cli.trained.formats.pictures import write_gallery
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model
 from probtrans_cli.training import optim
+from probtrans_cli.training.coordinates import Sizes, coordinates
 from probtrans_cli.training.execution import compile_encoder, replicated
 from probtrans_cli.training.plan import Ahead, Plan, State, in_turn
 from probtrans_cli.training.run_folder import Metrics
@@ -158,6 +159,20 @@ class Trainer:
         seconds = (self.state.seconds - before) / 2 * int(self.train_split.lengths.sum()) / tokens
         console.log(f"dry run: one update works; about {seconds:,.0f} s an epoch on {self.model.machine.describe()}")
         return seconds
+
+    def coordinates(self, updates: int) -> Sizes:
+        """Return how large the numbers of the model are after some updates; save nothing."""
+        batches = self.plan.batches(0)
+        group = batches[0]
+        Draws(self.recipe.seed, 0, self.model.machine.device).begin(0)
+        batch = self._batch(0.0, group)
+
+        def done() -> Iterator[None]:
+            for _ in range(updates):
+                self.state.batch %= len(batches)
+                yield self._update(batches)
+
+        return coordinates(self.network, batch, self.model.task.wants(batch), done())
 
     def _update(self, batches: Sequence[np.ndarray]) -> None:
         """Update the weights once, by the gradient of the union of ``accumulate`` batches."""

@@ -19,7 +19,12 @@ from probtrans_cli.training.coordinates import Sizes, coordinates, exponent
 from probtrans_cli.training.optim import Optimizers
 
 WORDS, BASE = 60, 64
-RATES = {"categorical": 0.01, "spherical": 0.01, "transformer": 0.004}
+SETTINGS = {  # deviation of matrices at the start, of words, and the rate, at which what is learned soon counts most
+    "categorical": (0.05, 0.05, 0.02), "categorical-all-dep": (0.25, 0.1, 0.003),
+    "categorical-dep-split": (0.25, 0.1, 0.003), "spherical": (0.02, 0.05, 0.01),
+    "spherical-all-dep": (0.15, 0.1, 0.003), "spherical-dep-split": (0.05, 0.05, 0.006),
+    "spherical-dep-split-ranks": (0.05, 0.05, 0.006), "transformer": (0.05, 0.02, 0.004),
+}  # fmt: skip
 
 
 def field(latent: str, decomposition: str = "rotary", features: str | None = None, *, ranks: bool = False) -> Any:
@@ -29,8 +34,7 @@ def field(latent: str, decomposition: str = "rotary", features: str | None = Non
         times = width // BASE
         options: dict[str, Any] = {
             "kind": "probabilistic", "labels": width, "latent": latent, "iterations": 2, "dropout": 0.0,
-            "channels": 2 if ranks else 2 * times, "base_width": base, "word_std": 0.05,
-            "ternary_std": 0.05 if latent == "categorical" else 0.02,
+            "channels": 2 if ranks else 2 * times, "base_width": base,
             "decomposition": {"kind": decomposition, "rank": 16 * times if ranks else 16},
         }  # fmt: skip
         options |= {} if decomposition == "rotary" else {"distance": 1}
@@ -38,8 +42,8 @@ def field(latent: str, decomposition: str = "rotary", features: str | None = Non
         if features is not None:
             grows = ranks or features in ("single-split", "rectified")
             options["globals"] = {"kind": features, "features": 16 * times if grows else 16}
-            if features.endswith("split"):
-                options["message_weight"] = {"features": 1.0 if latent == "categorical" else 8.0}
+            if features == "single-split":
+                options["message_weight"] = {"features": 0.3 if latent == "categorical" else 8.0}
         return options
 
     return section
@@ -51,7 +55,7 @@ def transformer(*, ranks: bool = False) -> Any:
     def section(width: int, base: int | None) -> dict[str, Any]:
         return {
             "kind": "transformer", "width": width, "inner": 2 * width, "layers": 2, "norm": "pre", "dropout": 0.0,
-            "heads": 2 if ranks else 2 * width // BASE, "std": 0.1, "word_std": 0.1, "embedding_dropout": 0.0,
+            "heads": 2 if ranks else 2 * width // BASE, "embedding_dropout": 0.0,
             "base_width": base, "positions": {"kind": "relative", "terms": "qkv"},
         } | ({"base_rank": BASE // 2} if ranks and base else {})  # fmt: skip
 
@@ -95,11 +99,23 @@ def trained(section: dict[str, Any], rate: float, seed: int, updates: int = 10) 
     return network, inputs, wants, losses()
 
 
+def settings(case: str) -> tuple[float, float, float]:
+    """Those of a case, or of its first word."""
+    return SETTINGS.get(case, SETTINGS[case.partition("-")[0]])
+
+
+def section(case: str, width: int, base: int | None) -> dict[str, Any]:
+    """The section of a case."""
+    std, words, _ = settings(case)
+    options: dict[str, Any] = CASES[case](width, base)
+    return options | {"word_std": words, "std" if options["kind"] == "transformer" else "ternary_std": std}
+
+
 def exponents(case: str, widths: list[int], base: int | None, seeds: int) -> dict[str, float]:
     """The exponents of all sizes and changes that should not grow, by name."""
-    rate = RATES[case.partition("-")[0]]
+    rate = settings(case)[-1]
     over: list[list[Sizes]] = [
-        [coordinates(*trained(CASES[case](width, base), rate, seed)) for seed in range(seeds)] for width in widths
+        [coordinates(*trained(section(case, width, base), rate, seed)) for seed in range(seeds)] for width in widths
     ]
     names = [
         (name, what) for name in over[0][0] for what in ("size", "change") if what == "change" or not is_score(name)
@@ -139,19 +155,19 @@ def test_all_exponents_are_0_up_to_a_width_of_1024(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["categorical-uv-ranks", "spherical-single-split", "transformer"])
 def test_a_model_of_the_width_of_its_base_is_as_it_was(case: str) -> None:
-    losses = [list(trained(CASES[case](BASE, base), 0.003, 0, updates=50)[-1]) for base in (None, BASE)]
+    losses = [list(trained(section(case, BASE, base), 0.003, 0, updates=50)[-1]) for base in (None, BASE)]
     assert losses[0] == losses[1]
     assert losses[0][-1] < 0.9 * losses[0][0]
 
 
 @pytest.mark.parametrize("case", ["categorical-dep-split", "spherical-rectified-ranks", "spherical-shared"])
 def test_fast_forms_have_the_factors_of_the_equations(case: str) -> None:
-    network = trained(CASES[case](2 * BASE, BASE), 0.003, 0)[0]
+    network = trained(section(case, 2 * BASE, BASE), 0.003, 0)[0]
     assert network.encoder.check_forms() is None
 
 
 def test_decay_of_adamw_does_not_depend_on_the_width() -> None:
-    network = trained(CASES["spherical-rotary"](4 * BASE, BASE), 0.003, 0)[0]
+    network = trained(section("spherical-rotary", 4 * BASE, BASE), 0.003, 0)[0]
     optimizer = Optimizers(Optim(kind="adamw", lr=0.003, weight_decay=0.2), network)
     optimizer.set_rate(0.003)
     groups = optimizer.adam.param_groups

@@ -1,0 +1,177 @@
+"""Width transfer to look at: the loss over the rate for each width, and the coordinate check. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from probtrans_cli import console
+from probtrans_cli.errors import UsageError
+from probtrans_cli.reports.charts import STYLE, Axis
+from probtrans_cli.reports.scores import flattened, shown
+from probtrans_cli.text import visible
+from probtrans_cli.trees.drawing.svg import COLOURS, DASHES, FONT, decimal
+
+FAR = 0.1  # an exponent that is not 0
+PANEL, HEIGHT, LEFT, TOP, BELOW, GAP = 330, 250, 62, 46, 44, 58
+LINE = 17  # pixels, of a legend
+Points = Sequence[tuple[float, float]]
+
+
+def sweep_report(result: dict[str, Any]) -> str:
+    """Write what `train --sweep` prints: a line a point."""
+    metric, keys = result["metric"], list(result["grid"])
+    rows = []
+    for point in result["points"]:
+        scores = point.get("mean") or flattened(point.get("dev", {}))
+        value = "not finite" if "failed" in point else shown(metric, scores.get(metric))
+        rows.append([*(point["settings"][key] for key in keys), value, visible(point["run"], longest=120)])
+    runs = " ".join(row[-1] for row in rows[:2]) + (" ..." if len(rows) > 2 else "")
+    table = console.render([*keys, f"dev {metric}", "run"], rows, title=result["name"], left=["run"])
+    return f"{table}\nnext: probtrans table {runs} -f sweep > sweep.svg\n"
+
+
+def sweep_picture(result: dict[str, Any]) -> str:
+    """Draw the rows of `table` as SVG: the score on dev over the rate, a curve for each width, its best point marked;
+    models that differ in more, as in `model.base_width`, stand beside each other.
+
+    Raises:
+        UsageError: no model was trained at several rates.
+    """
+    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    metrics = {row["metric"] for row in result["rows"]}
+    larger = {row["larger_is_better"] for row in result["rows"]}
+    if len(metrics) > 1:
+        raise UsageError(f"runs with different scores have no picture in common: {', '.join(sorted(metrics))}")
+    for row in sorted(result["rows"], key=lambda row: row["base_width"] or 0):
+        score = (row["dev"] or row["test"] or {}).get(row["metric"])
+        if score is not None:
+            base = "no base width" if row["base_width"] is None else f"base width {row['base_width']}"
+            panel = panels.setdefault(f"{row['recipe']}, {row['model']}, {base}", {})
+            panel.setdefault(f"width {row['width']}", []).append((row["lr"], score["mean"]))
+    if not any(len(points) > 1 for panel in panels.values() for points in panel.values()):
+        raise UsageError("there is no curve: no model was trained at several rates", hint="try train --sweep")
+    for title, panel in panels.items():
+        in_order = sorted(panel.items(), key=lambda curve: int(curve[0].rpartition(" ")[2]))
+        panels[title] = {name: sorted(points) for name, points in in_order}
+    return lines(panels, "learning rate", f"dev {metrics.pop()}", best=max if larger.pop() else min)
+
+
+def coordinate_report(result: dict[str, Any]) -> str:
+    """Write what `train --check-width` prints."""
+    widths = result["widths"]
+    rows = [
+        [
+            name,
+            *(f"{value:.3g}" for value in of["change"]),
+            *(_exponent(of["exponents"][key]) for key in of["exponents"]),
+        ]
+        for name, of in result["activations"].items()
+    ]
+    title = f"{result['name']}: mean absolute coordinate of what {result['updates']} updates at the full rate change"
+    text = console.render(["", *map(str, widths), "exponent", "of |x|"], rows, title=title)
+    return (
+        f"{text}\nexponent: of the change, the slope over the width; 0 is right (* is further away). of |x|: of the "
+        "size itself, which scores that start at random may lose.\n"
+    )
+
+
+def _exponent(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.2f}{' ' if abs(value) <= FAR else '*'}"
+
+
+def coordinate_picture(result: dict[str, Any]) -> str:
+    """Draw the changes of the coordinate check over the width as SVG."""
+    curves = {
+        f"{name} ({_exponent(of['exponents']['change']).strip()})": list(
+            zip(result["widths"], of["change"], strict=True)
+        )
+        for name, of in result["activations"].items()
+    }
+    return lines({f"{result['name']}: change in {result['updates']} updates": curves}, "width", "mean |x - x_0|")
+
+
+def lines(
+    panels: Mapping[str, Mapping[str, Points]],
+    across: str,
+    up: str,
+    *,
+    best: Callable[..., tuple[float, float]] | None = None,
+) -> str:
+    """Draw curves as an SVG picture that stands alone, on logarithmic scales, with a dot at each point.
+
+    Args:
+        panels: by title, the curves by name, which stand beside each other on the same scales.
+        across: the name of the axis that goes across.
+        up: of the one that goes up.
+        best: chooses the point of each curve that is marked, by its value; None: none.
+    """
+    points = np.array([point for panel in panels.values() for curve in panel.values() for point in curve])
+    points = points[np.isfinite(points).all(1) & (points > 0.0).all(1)]
+    if not len(points):
+        raise UsageError("there is nothing to draw: no value is a positive number")
+    (low, least), (high, most) = points.min(0), points.max(0)
+    names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    rooms = (max(high / low, 1.01) ** 0.04, max(most / least, 1.01) ** 0.06)
+    bottom = TOP + HEIGHT
+    upright = Axis(least / rooms[1], most * rooms[1], bottom, TOP, logarithmic=True)
+    ticks = upright.ticks() if len(upright.ticks()) > 2 else [float(v) for v in np.geomspace(least, most, 5)]
+    parts = []
+    for number, (title, panel) in enumerate(panels.items()):
+        left = LEFT + number * (PANEL + GAP)
+        level = Axis(low / rooms[0], high * rooms[0], left, left + PANEL, logarithmic=True)
+        places = sorted({x for curve in panel.values() for x, _ in curve})
+        parts += [
+            f'<text class="title" x="{left}" y="{TOP - 14}">{escape(visible(title, longest=60))}</text>',
+            upright.rules(left, left + PANEL, "{:.3g}".format, ticks=ticks),
+            level.rules(TOP, bottom, "{:g}".format, across=True, ticks=places),
+            f'<text x="{left + PANEL}" y="{bottom + 34}" text-anchor="end">{escape(across)}</text>',
+        ]
+        for name, curve in panel.items():
+            parts.append(_curve(name, curve, names.index(name), level, upright, best))
+    legend = LEFT + len(panels) * (PANEL + GAP) - GAP + 18
+    for number, name in enumerate(names):
+        y = TOP + 8 + LINE * number
+        style = _stroke(number)
+        parts.append(f'<path d="M{legend} {y}h22" fill="none" {style}/>')
+        parts.append(f'<text x="{legend + 28}" y="{y}" dy=".35em">{escape(visible(name, longest=40))}</text>')
+    width = legend + 40 + max(7 * min(len(name), 40) for name in names)
+    height = max(bottom + BELOW, TOP + LINE * (len(names) + 1))
+    heading = f"{up} over {across}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="{FONT}" role="img"><title>{escape(heading)}</title><style>{STYLE}</style>'
+        f'<rect class="paper" width="{width}" height="{height}"/>'
+        f'<text class="title" x="{LEFT}" y="17">{escape(heading)}</text>{"".join(parts)}</svg>\n'
+    )
+
+
+def _curve(
+    name: str,
+    curve: Points,
+    number: int,
+    level: Axis,
+    upright: Axis,
+    best: Callable[..., tuple[float, float]] | None,
+) -> str:
+    drawn = [point for point in curve if all(0.0 < value < np.inf for value in point)]
+    if not drawn:
+        return ""
+    chosen = None if best is None else best(drawn, key=lambda point: point[1])
+    places = [(decimal(float(level.place(x))), decimal(float(upright.place(y)))) for x, y in drawn]
+    style, colour = _stroke(number), COLOURS[number % len(COLOURS)]
+    dots = [
+        f'<circle cx="{x}" cy="{y}" r="{6 if point == chosen else 2.6:g}" fill="{colour}">'
+        f"<title>{escape(visible(name, longest=60))}: {point[0]:g}, {point[1]:.4g}</title></circle>"
+        for point, (x, y) in zip(drawn, places, strict=True)
+    ]
+    path = "L".join(f"{x} {y}" for x, y in places)
+    return f'<path d="M{path}" fill="none" {style}/>{"".join(dots)}'
+
+
+def _stroke(number: int) -> str:
+    colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+    return f'stroke="{colour}" stroke-width="1.6"' + (f' stroke-dasharray="{dash}"' if dash else "")

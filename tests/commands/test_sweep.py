@@ -1,0 +1,129 @@
+"""`train --sweep` and its picture, and `train --check-width`."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from finished_runs import run, scores
+from support import Invoke, workplace
+
+from probtrans_cli.commands.sweep import Grid
+from probtrans_cli.errors import UsageError
+from probtrans_cli.recipe.source import load_recipe
+
+SVG = "{http://www.w3.org/2000/svg}"
+QUICK = ("train.steps=2", "data.test=null", "eval.trees=false", "model.base_width=8", "model.dropout=0")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a tiny recipe, in which the test runs."""
+    monkeypatch.chdir(workplace(tmp_path))
+    return tmp_path
+
+
+def test_a_sweep_is_a_run_for_each_point_and_shards_share_them(here: Path, invoke: Invoke) -> None:
+    grid = ("--sweep", "optim.lr=[1e-3, 0.1]", "--sweep", "width=[8, 16]")
+    done: list[dict[str, Any]] = []
+    for shard in ("1/2", "2/2"):
+        ran = invoke("train", "tiny.yaml", *QUICK, *grid, "--shard", shard, "--json")
+        assert ran.code == 0, ran.err
+        done += json.loads(ran.out)["points"]
+    names = [f"runs/tiny-lr={rate}-width={width}" for rate in ("0.001", "0.1") for width in (8, 16)]
+    assert sorted(point["run"] for point in done) == sorted(names)
+    recipes = [load_recipe(name).model for name in names[:2]]
+    assert [(model.labels, model.channels, model.base_width) for model in recipes] == [(8, 2, 8), (16, 4, 8)]  # type: ignore[attr-defined]
+    ran = invoke("table", *names, "-f", "sweep")
+    picture = ET.fromstring(ran.out)
+    assert len(picture.findall(f"{SVG}circle")) == 4
+    assert [text.text for text in picture.findall(f"{SVG}text")][-2:] == ["width 8", "width 16"]
+
+
+def test_a_rate_that_is_too_high_does_not_end_a_sweep(here: Path, invoke: Invoke) -> None:
+    ran = invoke("train", "tiny.yaml", *QUICK, "optim.clip=null", "--sweep", "optim.lr=[1e30, 1e-3]")
+    assert ran.code == 0, ran.err
+    first, second = re.findall(r"^.* runs/tiny-lr=.*$", ran.out, re.M)
+    assert "not finite" in first
+    assert "not finite" not in second
+
+
+def test_points_are_drawn_in_the_order_of_the_grid() -> None:
+    grid = Grid.of(["optim.lr=[1, 2, 3]", "model.dropout=[0.0, 0.1]"])
+    points = grid.points(None, 0)
+    assert [tuple(point.values()) for point in points[:3]] == [(1, 0.0), (1, 0.1), (2, 0.0)]
+    drawn = grid.points(3, seed=5)
+    assert drawn == [point for point in points if point in drawn]
+    assert drawn == grid.points(3, seed=5)
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason"),
+    [
+        (["optim.lr"], "not a key with a list"),
+        (["optim.lr=0.1"], "not a key with a list"),
+        (["optim.lr=[0.1"], "not a key with a list"),
+        (["optim.lr=[]"], "not a key with a list"),
+        (["optim.lr=[1]", "optim.lr=[2]"], "names optim.lr twice"),
+        (["optim.lr=[1.0, 1]"], "a value twice"),
+        (["width=[1.5]"], "whole numbers"),
+    ],
+)
+def test_what_is_no_axis_is_refused(axes: list[str], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        Grid.of(axes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--shard", "1/2"], "--shard goes with --sweep"),
+        (["--random", "2"], "--random goes with --sweep"),
+        (["--check-width", "8,16"], "--check-width goes with --dry-run"),
+        (["--dry-run", "--picture", "x.svg"], "--picture goes with --check-width"),
+        (["--dry-run", "--check-width", "8"], "not a list of widths"),
+        (["--dry-run", "--check-width", "8,8"], "not a list of widths"),
+        (["--dry-run", "--check-width", "8,10"], "model.channels would be 2.5 in place of 2"),
+        (["model={kind: stacked, lower: {kind: transformer}}", "--sweep", "width=[8]"], "no rule for width"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(here: Path, invoke: Invoke, arguments: list[str], reason: str) -> None:
+    ran = invoke("train", "tiny.yaml", *arguments)
+    assert ran.code == 2
+    assert reason in ran.err
+
+
+def test_the_coordinate_check_has_a_table_and_a_picture(here: Path, invoke: Invoke) -> None:
+    check = ("--dry-run", "--check-width", "16,8", "--picture", "x.svg")
+    ran = invoke("train", "tiny.yaml", *QUICK, *check, "--json")
+    assert ran.code == 0, ran.err
+    result = json.loads(ran.out)
+    assert result["widths"] == [8, 16]
+    assert {"M_H 1", "M_Z 2", "scores of words"} <= result["activations"].keys()
+    first = result["activations"]["M_Z 1"]
+    assert len(first["change"]) == len(first["size"]) == 2
+    circles = ET.parse("x.svg").getroot().findall(f"{SVG}circle")
+    assert len(circles) == 2 * len(result["activations"])
+    assert not Path("runs").exists()
+    model = "model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1, base_width: 8}"
+    ran = invoke("train", "tiny.yaml", model, "--dry-run", "--check-width", "8,16")
+    assert re.search(r"^ *feed-forward 1 .*[+-]\d\.\d\d", ran.out, re.M), ran.err
+
+
+def test_models_with_and_without_a_base_are_pictures_side_by_side(tmp_path: Path, invoke: Invoke) -> None:
+    folders = [
+        run(tmp_path / f"{base}-{width}-{rate}", scores(width / rate, 1.0), f"model.labels={width}", f"optim.lr={rate}",
+            f"model.base_width={base}")
+        for base in ("null", "8") for width in (8, 16) for rate in (0.1, 0.2, 0.4)
+    ]  # fmt: skip
+    picture = ET.fromstring(invoke("table", *map(str, folders), "-f", "sweep").out)
+    titles = [text.text for text in picture.findall(f"{SVG}text[@class='title']")]
+    assert titles[1:] == ["tiny, probabilistic, no base width", "tiny, probabilistic, base width 8"]
+    assert [circle.get("r") for circle in picture.findall(f"{SVG}circle")].count("6") == 4  # the best of each curve
+    ran = invoke("table", str(folders[0]), "-f", "sweep")
+    assert ran.code == 2
+    assert "there is no curve" in ran.err
