@@ -47,7 +47,7 @@ def test_a_sweep_is_a_run_for_each_point_and_shards_share_them(here: Path, invok
 def test_a_rate_that_is_too_high_does_not_end_a_sweep(here: Path, invoke: Invoke) -> None:
     ran = invoke("train", "tiny.yaml", *QUICK, "optim.clip=null", "--sweep", "optim.lr=[1e30, 1e-3]")
     assert ran.code == 0, ran.err
-    first, second = re.findall(r"^.* runs/tiny-lr=.*$", ran.out, re.M)
+    first, second = re.findall(r"^.* runs/tiny-lr=\S+$", ran.out, re.M)
     assert "not finite" in first
     assert "not finite" not in second
 
