@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 
 from probtrans_cli.console import log
 from probtrans_cli.errors import UsageError, reason
+from probtrans_cli.text import from_json
 from probtrans_cli.version import __version__
 
 VARIABLE = "PROBTRANS_SERVER"
@@ -140,7 +141,7 @@ def _answer(client: socket.socket, run: Callable[[list[str]], int]) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         length, descriptors, _, _ = socket.recv_fds(client, NUMBER.size, 4)
-        request = json.loads(_received(client, *NUMBER.unpack(length)))
+        request = from_json(_received(client, *NUMBER.unpack(length)))
         if request["version"] == __version__:
             client.sendall(NUMBER.pack(os.getpid()))
             _become(request, descriptors)

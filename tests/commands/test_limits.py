@@ -87,7 +87,7 @@ def test_what_is_certainly_too_long_is_refused_before_it_is_divided(
     (tmp_path / "long.txt").write_text("a b\n" + "a " * 6 + "\n", encoding="utf-8")
     ran = invoke("parse", "runs/tiny", str(tmp_path / "long.txt"), "--longest", "5")
     assert ran.code == 3
-    assert "long.txt:2: a sentence of 6 words, more than 5" in ran.err
+    assert "long.txt:2: a sentence of at least 6 words, more than 5" in ran.err
     assert seen == ["a b"]
 
 
