@@ -264,7 +264,7 @@ class Answers:
             raise RefusedError(f"{where}: not UTF-8") from None
         number = 0 if self.rules["skips"] or len(text) <= limit else len(text.split())  # a word is a token or more
         if number > limit:
-            return Text(text, [], [], [], [], []), f"a sentence of {number:,} words, more than {limit:,}"
+            return Text(text, [], [], [], [], []), f"a sentence of at least {number:,} words, more than {limit:,}"
         read, positions = self.lookup.read(text), self.reading["positions"]
         tokens = len(read.ids) - len(self.reading["extra_words"])
         for number, units in ((len(read.words), "words"), (tokens if self.reading["divides"] else 0, "tokens")):

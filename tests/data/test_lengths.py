@@ -54,7 +54,7 @@ def test_what_is_left_and_told() -> None:
     assert passed() == ([SHORT, LONG], None)
     assert passed(longest=5) == ([SHORT, LONG], None)
     assert passed(longest=5, too_long="skip") == ([SHORT, LONG], None)
-    said = "dev: 1 sentences of more than 3 tokens were"
+    said = "dev: 1 sentence of more than 3 tokens was"
     cut = Sentence(["the", "un", "unable"], {"upos": list("ABC")}, form="A\nB\nC", begins=True, where="a.txt:2")
     assert passed(longest=3, too_long="cut") == ([SHORT, cut], f"{said} cut, without 2 words")
     assert passed(longest=3, too_long="skip") == ([SHORT], f"{said} left out")
@@ -83,7 +83,7 @@ def test_tuples_are_split_behind_punctuation() -> None:
         return [("".join(part.words), part.grid) for part in parts], report
 
     # Five words and the extra one: behind the comma, and then all that is left.
-    said = "dev: 1 sentences of more than {} tokens were split; {} rows of labels reach over several parts and were "
+    said = "dev: 1 sentence of more than {} tokens was split; {} rows of labels reach over several parts and were "
     assert split(6) == ([("cdef[unused1]", [[0, 1, 2, 3, 0]])], f"{said.format(6, 2)}left out")
     assert split(8)[0] == [("ab,cdef[unused1]", rows)]
     sentence.words[2], sentence.words[3] = "c", ","

@@ -167,7 +167,7 @@ def test_what_is_too_long_is_refused_as_by_parse(trained: Path, place: Path, inv
     answers = folder_of(Model.load(str(trained / "runs" / "tagger")), place / "out")
     texts = ["we sing", "farmers " * 2001, "we sing"]
     found: list[Any] = []
-    with pytest.raises(RefusedError, match=r"text 2: a sentence of 2,001 words, more than 2,000") as error:
+    with pytest.raises(RefusedError, match=r"text 2: a sentence of at least 2,001 words, more than 2,000") as error:
         found.extend(answers.records(numbered(texts)))
     assert len(found) == 1
     Path("long").write_text("\n".join(texts), "utf-8")
@@ -235,7 +235,7 @@ def test_the_command_ends_in_a_line_and_not_in_a_traceback(
     assert run()[0] == 0, "it has a text of its own"
     Path("bad").write_bytes(b"good\n\xff\n")
     for arguments, message, expected in (
-        (["we sing", "a " * 2001], "error: text 2: a sentence of 2,001 words, more than 2,000\n", 3),
+        (["we sing", "a " * 2001], "error: text 2: a sentence of at least 2,001 words, more than 2,000\n", 3),
         (["bad \udcff"], "error: text 1: not UTF-8\n", 3),
         (["--file", "bad"], "error: bad:2: not UTF-8\n", 3),
         (["--file", "gone"], "error: gone: cannot be read: No such file or directory\n", 3),

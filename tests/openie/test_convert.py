@@ -104,12 +104,12 @@ def test_tuples_in_every_form_come_back(form: str, convert: Any) -> None:
 
 def test_what_is_told_and_what_is_left_out(convert: Any) -> None:
     told = (
-        "dog.txt: 3 sentences, 3 tuples: 2 kept, 1 dropped: more than 1 in a sentence (1); 1 sentences without tuples"
+        "dog.txt: 3 sentences, 3 tuples: 2 kept, 1 dropped: more than 1 in a sentence (1); 1 sentence without tuples"
     )
     assert convert("dog.txt", "--to", "extags", "--rows", "1").err == f"{told}\n"
     assert convert("dog.txt", "--to", "carb", "--rows", "1").err == f"{told} are left out\n"
     Path("two.txt").write_text(f"A saw b c {MARKS}\n" + "".join(f"ARG1 REL {one} NONE NONE NONE\n" for one in CHOICES))
-    told = "two.txt: 1 sentences, 2 tuples: 1 kept, 1 dropped: of a predicate that has one (1)\n"
+    told = "two.txt: 1 sentence, 2 tuples: 1 kept, 1 dropped: of a predicate that has one (1)\n"
     assert convert("two.txt", "--to", "conll").err == told
     assert convert("two.txt", "--to", "lsoie").out == (
         "A saw b c\t('saw', [1])\t('A', [0])\t('b', [2])\nA saw b c\t('saw', [1])\t('A', [0])\t('c', [3])\n"
@@ -121,7 +121,7 @@ def test_counts_are_those_of_prepare(convert: Any, invoke: Invoke) -> None:
         "A saw b .\tsaw\tA\tb\nA saw b .\tsaw\tC\tb\nA saw b .\tsaw\tA\tb\nA saw b .\thas been seen by\tb\tA\n"
     )
     told = convert("gold.tsv", "--to", "extags").err.strip()
-    assert told.startswith("gold.tsv: 1 sentences, 4 tuples: 1 kept, 3 dropped: ")
+    assert told.startswith("gold.tsv: 1 sentence, 4 tuples: 1 kept, 3 dropped: ")
     assert set(told.partition("dropped: ")[2].split(", ")) == {
         "arg1 not found (1)", "relation not found (1)", "repeated (1)",
     }  # fmt: skip
@@ -129,7 +129,7 @@ def test_counts_are_those_of_prepare(convert: Any, invoke: Invoke) -> None:
     prepared = invoke("prepare", "openie-quick", data)
     assert told in " ".join(prepared.out.split()), prepared
     told = convert("gold.tsv", "--to", "tuples").err  # whose texts need not be in the sentence
-    assert told == "gold.tsv: 1 sentences, 4 tuples: 4 kept\n"
+    assert told == "gold.tsv: 1 sentence, 4 tuples: 4 kept\n"
 
 
 def test_confidences_are_kept_where_there_is_a_place_for_them(convert: Any) -> None:
@@ -141,7 +141,7 @@ def test_confidences_are_kept_where_there_is_a_place_for_them(convert: Any) -> N
 
 @pytest.mark.parametrize("form", LEVELED)
 def test_coordinations_in_every_form_come_back(form: str, convert: Any) -> None:
-    told = "levels.txt: 2 sentences, 2 coordinations: 2 kept; 1 sentences without coordinations\n"
+    told = "levels.txt: 2 sentences, 2 coordinations: 2 kept; 1 sentence without coordinations\n"
     assert convert("levels.txt", "--to", form, "-o", "there").err == told
     assert convert("there", "--to", "jsonl").out == convert("levels.txt", "--to", "jsonl").out
     # Two coordinations side by side fit into one row.
@@ -151,7 +151,7 @@ def test_coordinations_in_every_form_come_back(form: str, convert: Any) -> None:
 
 
 def test_trees_as_rows_of_tags(convert: Any) -> None:
-    told = "tree.conllu: 1 sentences, 1 coordinations: 1 kept\n"
+    told = "tree.conllu: 1 sentence, 1 coordination: 1 kept\n"
     assert convert("tree.conllu", "--to", "cctags", "--rows", "1") == Ran(0, "Ann and Bob left\n" + TAGS, told)
     assert convert("tree.conllu", "--to", "jsonl").json == {
         "words": ["Ann", "and", "Bob", "left"],
@@ -213,7 +213,7 @@ def test_a_file_that_is_there_stays_where_something_is_wrong(invoke: Invoke) -> 
 def test_lines_of_tags_may_be_cut(convert: Any) -> None:
     Path("short").write_text(f"a b {MARKS}\nARG1 REL\n")
     ran = convert("short", "--to", "carb", "--fix-lengths")
-    assert (ran.out, ran.err) == ("a b\tb\ta\n", "short: 1 sentences, 1 tuples: 1 kept; 1 lines of tags padded\n")
+    assert (ran.out, ran.err) == ("a b\tb\ta\n", "short: 1 sentence, 1 tuple: 1 kept; 1 line of tags padded\n")
 
 
 def test_control_characters_are_shown_on_a_terminal_only(

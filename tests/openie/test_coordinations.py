@@ -380,7 +380,7 @@ def test_sentences_without_coordinations_are_examples(tmp_path: Any, monkeypatch
     corpora = prepared()
     assert len(corpora.splits["train"]) == 2
     assert corpora.manifest["notes"] == [
-        "data.train: train: 2 sentences, 1 coordinations: 1 kept; 1 sentences without coordinations"
+        "data.train: train: 2 sentences, 1 coordination: 1 kept; 1 sentence without coordinations"
     ]
     assert json.loads(corpora.splits["train"].text("form", 1)) == []
     assert corpora.labels == {}

@@ -374,10 +374,10 @@ def test_what_was_kept_and_dropped_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     files = dict.fromkeys(("train", "dev"), f"{BEE}c d {MARKS}\nNONE REL NONE NONE\n")
     corpora = prepared({"grid": {"rows": 2, "fix_lengths": True}}, **files)
-    line = "2 sentences, 4 tuples: 2 kept, 2 dropped: {}; 1 lines of tags padded; 1 sentences without tuples{}"
+    line = "2 sentences, 4 tuples: 2 kept, 2 dropped: {}; 1 line of tags padded; 1 sentence without tuples{}"
     reasons = "more than 2 in a sentence (1), without arg1 or relation (1)"
     assert corpora.manifest["notes"] == [
-        f"data.train: train: {line.format(reasons, ' are left out of train')}",
+        f"data.train: train: {line.format(reasons, ', left out of train')}",
         f"data.dev: dev: {line.format(reasons, '')}",
     ]
     assert {name: len(split) for name, split in corpora.splits.items()} == {"train": 1, "dev": 2}
@@ -401,11 +401,11 @@ def test_files_of_several_forms_are_one_corpus(tmp_path: Path, monkeypatch: pyte
         "c": "Ann ran\t('ran', [1])\t('Ann', [0])\n",
     }
     corpora = prepared({"train": ["a", "b", "c"], "dev": "a"}, **files)
-    of_a = "2 sentences, 2 tuples: 1 kept, 1 dropped: relation not found (1); 1 sentences without tuples"
+    of_a = "2 sentences, 2 tuples: 1 kept, 1 dropped: relation not found (1); 1 sentence without tuples"
     assert corpora.manifest["notes"] == [
-        f"data.train: a: {of_a} are left out of train",
-        "data.train: b: 1 sentences, 1 tuples: 1 kept",
-        "data.train: c: 1 sentences, 1 tuples: 1 kept",
+        f"data.train: a: {of_a}, left out of train",
+        "data.train: b: 1 sentence, 1 tuple: 1 kept",
+        "data.train: c: 1 sentence, 1 tuple: 1 kept",
         f"data.dev: a: {of_a}",
     ]
     assert (len(corpora.splits["train"]), len(corpora.splits["dev"])) == (3, 2)

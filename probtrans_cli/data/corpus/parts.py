@@ -336,7 +336,7 @@ def _manifest(
         tally.require_some(data)
         together.add(tally)
         if encoding.units is not None:
-            left_out = " are left out of train" if encoding.learns_from_rows and split == "train" else ""
+            left_out = ", left out of train" if encoding.learns_from_rows and split == "train" else ""
             reports = (file.report(name, encoding.units, data.rows, left_out) for name, file in tally.files.items())
             notes += [f"data.{split}: {report}" for report in reports]
         notes += tally.notes(f"data.{split}", data)

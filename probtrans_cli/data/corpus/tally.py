@@ -70,7 +70,8 @@ class RowCounts:
         lines = [f"{counted(counts.pop(key), 'line')} of tags {key}" for key in LINES if key in counts]
         kept = counts.pop("kept", 0)
         dropped = [f"{_REASONS.get(key, key).format(rows=rows)} ({count:,})" for key, count in counts.most_common()]
-        text = f"{name}: {counted(self.sentences, 'sentence')}, {kept + counts.total():,} {units}: {kept:,} kept"
+        rows_of_file = counted(kept + counts.total(), units.removesuffix("s"))
+        text = f"{name}: {counted(self.sentences, 'sentence')}, {rows_of_file}: {kept:,} kept"
         text += f" ({', '.join(qualities)})" if qualities else ""
         text += f", {counts.total():,} dropped: {', '.join(dropped)}" if dropped else ""
         without = [f"{counted(self.without, 'sentence')} without {units}{left_out}"] if self.without else []
