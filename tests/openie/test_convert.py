@@ -103,9 +103,7 @@ def test_tuples_in_every_form_come_back(form: str, convert: Any) -> None:
 
 
 def test_what_is_told_and_what_is_left_out(convert: Any) -> None:
-    told = (
-        "dog.txt: 3 sentences, 3 tuples: 2 kept, 1 dropped: more than 1 in a sentence (1); 1 sentence without tuples"
-    )
+    told = "dog.txt: 3 sentences, 3 tuples: 2 kept, 1 dropped: more than 1 in a sentence (1); 1 sentence without tuples"
     assert convert("dog.txt", "--to", "extags", "--rows", "1").err == f"{told}\n"
     assert convert("dog.txt", "--to", "carb", "--rows", "1").err == f"{told} are left out\n"
     Path("two.txt").write_text(f"A saw b c {MARKS}\n" + "".join(f"ARG1 REL {one} NONE NONE NONE\n" for one in CHOICES))
