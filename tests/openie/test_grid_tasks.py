@@ -93,7 +93,7 @@ ENCODERS = [
     [
         (ENCODERS[1], "predicted"),
         pytest.param(ENCODERS[1], "scheduled", marks=pytest.mark.slow),
-        (ENCODERS[2], "gold"),
+        pytest.param(ENCODERS[2], "gold", marks=pytest.mark.slow),
     ],
     ids=["predicted", "scheduled", "universal-gold"],
 )

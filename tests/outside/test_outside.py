@@ -294,12 +294,12 @@ for kind in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize("kinds", [KINDS[:1], pytest.param(KINDS[1:], marks=pytest.mark.slow)])
-def test_a_kind_needs_no_other(kinds: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_kind_needs_no_other(tmp_path: Path) -> None:
     """Each is known to recipes when it is the only one that is installed."""
     (tmp_path / "outside").symlink_to(HERE)
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, *kinds], env=environment() | {"PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        [sys.executable, "-c", ALONE, *KINDS], env=environment() | {"PYTHONPATH": f"{ROOT}:{tmp_path}"},
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

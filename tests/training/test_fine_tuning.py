@@ -217,6 +217,7 @@ def test_an_l2_penalty_on_pretrained_weights_is_warned_of(bert: Any, capfd: pyte
 # --- features of the spelling -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_vocabulary_in_lower_case_learns_capitals_from_their_shape(bert: Any) -> None:
     """The word `dog` is in the folder's vocabulary, and what tells `Dog` from it is its shape alone."""
     words = ["dog\tsmall", "Dog\tlarge"]

@@ -51,10 +51,7 @@ def trainer(*overrides: str) -> Trainer:
 
 @pytest.mark.parametrize(
     "model",
-    [
-        name if name in ("transformer", "none", "rotary") else pytest.param(name, marks=pytest.mark.slow)
-        for name in MODELS
-    ],
+    [name if name in ("transformer", "rotary") else pytest.param(name, marks=pytest.mark.slow) for name in MODELS],
 )
 def test_every_encoder_has_a_posterior(model: str) -> None:
     """The loss falls; files have plain names and log σ; the loaded model computes what the trained one did."""

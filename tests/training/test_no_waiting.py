@@ -67,10 +67,13 @@ for model in MODELS:
     del PAIRS["parsing", model]  # which waits for the positions of annotated words: correct on a GPU, and slower
 
 
+SLOW, EXHAUSTIVE = pytest.mark.slow, pytest.mark.exhaustive
+
+
 @pytest.mark.parametrize(
     ("task", "model"),
-    [  # each task with one model or two, more of them in CI
-        pytest.param(*pair, marks=([], pytest.mark.slow, pytest.mark.exhaustive)[number % 3])
+    [  # each task with one model or more of them in CI
+        pytest.param(*pair, marks=([], SLOW, EXHAUSTIVE, SLOW, EXHAUSTIVE, EXHAUSTIVE)[number % 6])
         for pair, number in PAIRS.items()
     ],
 )
@@ -94,8 +97,8 @@ DECOMPOSITIONS = {
 
 @pytest.mark.parametrize(
     ("decomposition", "messages"),
-    [  # each decomposition with the fast messages, and all of them in CI
-        pytest.param(*pair, marks=[] if number % 2 else pytest.mark.slow)
+    [  # each form with some decompositions, and all of them in CI
+        pytest.param(*pair, marks=[] if number % 4 == 1 else pytest.mark.slow)
         for number, pair in enumerate(product(DECOMPOSITIONS, FORMS))
     ],
 )

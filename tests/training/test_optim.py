@@ -235,6 +235,7 @@ def test_it_moves_as_it_did(kind: type[torch.optim.Adam]) -> None:
     assert all(torch.equal(torch.as_tensor(of_found[name]), torch.as_tensor(of_wanted[name])) for name in of_wanted)
 
 
+@pytest.mark.slow
 def test_a_training_does_not_load_the_compiler() -> None:
     program = f"""
 import sys

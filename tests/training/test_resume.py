@@ -113,12 +113,8 @@ def assert_same(run: Path, whole: Path) -> None:
 
 
 KILLS = [
-    *((variant, 2, "files") for variant in ("plain", "tagging")),
-    *(
-        pytest.param(variant, 2, "files", marks=pytest.mark.slow)
-        for variant in list(VARIANTS)[1:]
-        if variant != "tagging"
-    ),
+    ("plain", 2, "files"),
+    *(pytest.param(variant, 2, "files", marks=pytest.mark.slow) for variant in list(VARIANTS)[1:]),
     *(pytest.param(variant, 3, "calls", marks=pytest.mark.slow) for variant in ("openie",)),
     *(pytest.param(variant, 10, "calls", marks=pytest.mark.exhaustive) for variant in VARIANTS),
 ]

@@ -136,7 +136,13 @@ def far(exponents: dict[str, float], tolerance: float) -> dict[str, float]:
     return {name: value for name, value in exponents.items() if not abs(value) < tolerance}
 
 
-@pytest.mark.parametrize("case", ["categorical-rotary", "spherical-rotary", "transformer"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "categorical-rotary",
+        *(pytest.param(case, marks=pytest.mark.slow) for case in ("spherical-rotary", "transformer")),
+    ],
+)
 def test_numbers_keep_their_size_as_a_model_grows_and_did_not_without_a_base(case: str) -> None:
     """Scores of heads vary too much over few seeds and widths; the slow test has them."""
     kept, lost = (
@@ -153,7 +159,13 @@ def test_all_exponents_are_0_up_to_a_width_of_1024(case: str) -> None:
     assert not far(exponents(case, [64, 128, 256, 512, 1024], BASE, seeds=3), 0.1)
 
 
-@pytest.mark.parametrize("case", ["categorical-uv-ranks", "spherical-single-split", "transformer"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "categorical-uv-ranks",
+        *(pytest.param(case, marks=pytest.mark.slow) for case in ("spherical-single-split", "transformer")),
+    ],
+)
 def test_a_model_of_the_width_of_its_base_is_as_it_was(case: str) -> None:
     losses = [list(trained(section(case, BASE, base), 0.003, 0, updates=50)[-1]) for base in (None, BASE)]
     assert losses[0] == losses[1]
