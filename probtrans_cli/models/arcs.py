@@ -35,15 +35,19 @@ FAR_BELOW = 300.0
 class ArcOutput(OutputLayer, nn.Module):
     """Scores ``arcs`` of heads with relations, ``[b, w, h * (w + 1)]``.
 
-    ``projective``: whether no arcs of the training trees cross.
+    ``projective``: whether trees are to have no crossing arcs: where those of the training have none, or dev says so.
     """
 
+    decision = "projective"
     projective: Tensor
 
     def __init__(self, relations: int) -> None:
         super().__init__()
         self.relations = relations
         self.register_buffer("projective", torch.tensor(False))
+
+    def decide(self, choice: float) -> None:
+        self.projective.fill_(choice)
 
     @abstractmethod
     def scores(self, view: View, allowed: Bool[Tensor, "b w h m"]) -> dict[str, Float[Tensor, "b w h m"]]:

@@ -139,6 +139,8 @@ class OutputLayer(ABC):
     """The numbers of classes of distributions that stand side by side in one score, by its name."""
     decisions: Sequence[float] = ()
     """Values among which dev chooses after the training, for how answers are decided; see :meth:`decide`."""
+    decision: str = "bias"
+    """What these values are."""
 
     @abstractmethod
     def read(self, view: View) -> Mapping[str, Values]:
@@ -364,6 +366,24 @@ class SeveralOutputs(OutputLayer, nn.Module):
     def has_moments(self) -> bool:  # type: ignore[override]
         """True if all its layers have."""
         return all(layer.has_moments for layer in self._layers.values())
+
+    @property
+    def _deciding(self) -> OutputLayer | None:
+        return next((layer for layer in self._layers.values() if layer.decisions), None)
+
+    @property
+    def decisions(self) -> Sequence[float]:  # type: ignore[override]
+        """Those of the layer that has some."""
+        return () if self._deciding is None else self._deciding.decisions
+
+    @property
+    def decision(self) -> str:  # type: ignore[override]
+        """As of the same layer."""
+        return OutputLayer.decision if self._deciding is None else self._deciding.decision
+
+    def decide(self, choice: float) -> None:
+        assert self._deciding is not None, "there are values to choose from"
+        self._deciding.decide(choice)
 
     def read(self, view: View) -> Mapping[str, Values]:
         return {

@@ -45,8 +45,8 @@ class Parsing(TaskSection):
     """With `output: heads`: true: the loss is the mean over the heads of all iterations; false: over those of the
     last one."""
     decode: Literal["auto", "mst", "eisner"] = "auto"
-    """The tree of a sentence: mst: the best one; eisner: the best one without crossing arcs; auto: eisner where no arcs
-    of the training trees cross, else mst. All have one root."""
+    """The tree of a sentence: mst: the best one; eisner: the best one without crossing arcs; auto: what is better on
+    dev, and before, or without dev, eisner where no arcs of the training trees cross, else mst. All have one root."""
     weights: Weights = Weights()
     """Weights of the losses."""
     arc_size: Size = 256

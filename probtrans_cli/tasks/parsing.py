@@ -84,16 +84,17 @@ class Arcs(Task):
         if section.output == "biaffine":
             sizes = {"arc_size": section.arc_size, "relation_size": section.relation_size}
             self.layer = BiaffineOutput(encoder.facts.width, number, dropout=section.dropout, **sizes)
-            return self.layer
-        if number > encoder.top.section.channels:
+        elif number > encoder.top.section.channels:
             message = f"train has {number} relations, and the model {encoder.top.section.channels} channels for them"
             raise UsageError(message, hint=f"set model.channels={number}, or task.relations=universal")
-        self.tree = encoder.top.section.heads == "tree"
-        self.layer = HeadOutput(encoder, every_iteration=section.every_iteration)
+        else:
+            self.tree = encoder.top.section.heads == "tree"
+            self.layer = HeadOutput(encoder, every_iteration=section.every_iteration)
+        self.layer.decisions = (1.0, 0.0) if section.decode == "auto" else ()
         return self.layer
 
     def start(self, network: Network, split: Split) -> None:
-        """See whether arcs of the training trees cross."""
+        """See whether arcs of the training trees cross; dev may decide otherwise."""
         del network
         if split.has(_PARENTS):
             crossing = any(crosses(split.row(_PARENTS, index)) for index in range(len(split)))

@@ -143,9 +143,9 @@ def _choose_decision(model: ModelBase, dev: Split) -> dict[str, Any]:
         scores[choice] = task_scores(model, dev, final=False)[task.metric] or 0.0
     best = max(scores, key=lambda choice: scores[choice] if task.larger_is_better else -scores[choice])
     layer.decide(best)
-    without = scores[layer.decisions[0]]
-    console.log(f"decision bias {best:g}: dev {task.metric} {without:.4g} without, {scores[best]:.4g} with it")
-    return {"decision": {"bias": best, task.metric: {f"{choice:g}": score for choice, score in scores.items()}}}
+    by_choice = ", ".join(f"{score:.4g} with {choice:g}" for choice, score in scores.items())
+    console.log(f"{layer.decision} {best:g}: dev {task.metric} {by_choice}")
+    return {"decision": {layer.decision: best, task.metric: {f"{choice:g}": score for choice, score in scores.items()}}}
 
 
 def _choose_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:

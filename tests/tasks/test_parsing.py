@@ -254,6 +254,16 @@ def test_crossing_arcs() -> None:
     assert crosses(np.array([2, -1, 1]))  # over the root's word
 
 
+def test_dev_chooses_how_trees_are_found() -> None:
+    best = Path("runs/heads/checkpoints/best/eval.json")
+    decision = json.loads(best.read_text("utf-8"))["decision"]
+    assert set(decision["las"]) == {"1", "0"}
+    assert decision["las"][f"{decision['projective']:g}"] == max(decision["las"].values())
+    parser = probtrans_cli.load("runs/heads").task.tasks["arcs"]
+    assert parser.decoder == ("eisner" if decision["projective"] else "mst")
+    assert "decision" not in json.loads(Path(str(best).replace("heads", "biaffine")).read_text("utf-8"))
+
+
 @pytest.mark.parametrize("name", ["heads", "biaffine"])
 def test_calibration_of_a_parser_beside_its_loss_and_its_files(invoke: Invoke, name: str) -> None:
     ran = invoke("eval", f"runs/{name}", "--uncertainty", "--json")
