@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -23,7 +24,7 @@ from probtrans_cli.recipe import base
 from probtrans_cli.recipe.model.probabilistic import FACTORS as SECTIONS
 
 FACTORS = [{"kind": "neighbours"}, {"kind": "grandparents", "rank": 2}]
-ARCS = {"kind": "arcs", "distances": [1]}
+ARCS = {"kind": "arcs", "distances": [1], "between": 2}
 FIELD: dict[str, Any] = {"labels": 2, "channels": 1, "distance": 1, "root": {"labels": 2}}
 
 
@@ -76,11 +77,19 @@ def loop_score(model: Any, unary: Tensor, labels: tuple[int, ...], heads: tuple[
                     total += float(P[labels[i], labels[heads[j]]])
         elif type(factor).__name__ == "ArcsFactor":
             for i, j in enumerate(heads):
-                if j != n:
+                if j == n:  # what stands before the word and behind it
+                    for m, (side, words) in itertools.product(range(2), enumerate((range(i), range(i + 1, n)))):
+                        rates = (float(factor.R(unary[0, w])[m].exp().log1p()) for w in words)
+                        total += (1.0 - math.exp(-sum(rates))) * float(factor.Y[side, m, labels[i]])
+                else:
                     k = next(k for k, most in enumerate([*factor.distances, n]) if abs(i - j) <= most)
                     k += (i < j) * (len(factor.distances) + 1)
                     a, b = labels[i], labels[j]
                     total += float(factor.S[a, b] + factor.q[k, a] + factor.r[k, b] + factor.p[k, 0])
+                    for m in range(2):  # the probability that a word between the two is of class m
+                        rates = (float(factor.R(unary[0, w])[m].exp().log1p()) for w in range(min(i, j) + 1, max(i, j)))
+                        s = int(i < j)
+                        total += (1.0 - math.exp(-sum(rates))) * float(factor.X[s, m, a] + factor.X[2 + s, m, b])
         else:
             total += sum(float(factor.N[a, b]) for a, b in itertools.pairwise(labels))
     return total

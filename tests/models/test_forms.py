@@ -27,6 +27,7 @@ from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.fast import bands, heads, layout, meanfield
 
 ARCS = {"kind": "arcs", "distances": [1, 4, 7]}
+BETWEEN = {"kind": "arcs", "distances": [2], "between": 2}
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"schedule": "synchronous"},
@@ -45,17 +46,17 @@ OPTIONS: list[dict[str, Any]] = [
     },
     {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
     {"head_labels": True, "channels": 3},
-    {"head_labels": True, "channels": 3, "root": {"labels": 3, "own_label": True}, "factors": [ARCS, ARCS]},
+    {"head_labels": True, "channels": 3, "root": {"labels": 3, "own_label": True}, "factors": [ARCS, BETWEEN]},
     {"head_labels": True, "schedule": "synchronous", "root": {"labels": 3, "own_label": True}, "globals": GLOBALS[0]},
     {"head_labels": True, "heads": "tree", "root": {"labels": 3, "own_label": True}, "damping": {"heads": 0.2}},
-    {"factors": [ARCS], "dropout": 0.0, "globals": GLOBALS[0]},
+    {"factors": [BETWEEN], "dropout": 0.0, "globals": GLOBALS[0]},
     {"factors": [ARCS, ARCS], "head_labels": True, "latent": "spherical", "root": {"labels": 3, "own_label": True}},
     {"share_potentials": False, "iterations": 3, "root": {"labels": 3}, "globals": GLOBALS[2]},
     {"share_potentials": False, "schedule": "synchronous", "damping": {"heads": 0.3}},
     {"heads": "tree"},
     {"heads": "tree", "root": {"labels": 3}, "globals": GLOBALS[2], "damping": {"heads": 0.2}},
 ]
-LABELLED = {"distance": None, "head_labels": True, "channels": 3, "factors": [ARCS]}
+LABELLED = {"distance": None, "head_labels": True, "channels": 3, "factors": [BETWEEN]}
 LENGTHS = [18, 1, 5, 2]  # longer than a block of the linear form and than the band
 SCORES = with_distances(DECOMPOSITIONS, [None, 0, 3])
 

@@ -56,6 +56,9 @@ class Arcs(FactorSection):
     distances: Annotated[list[Size], Field(max_length=100)] = [1, 2, 3, 4, 6, 9, 14, 22]  # noqa: RUF012 - pydantic copies it
     """The longest distance of each bucket but the last, which has the rest; there are as many to the left and to the
     right."""
+    between: Annotated[int, Field(ge=0, le=1_000)] = 0
+    """The number of learned classes of words, by their unary scores: that some word between i and j belongs to a class
+    is one more feature of the pair, beside the distance; of the root, that some word before i or behind it does."""
     std: PositiveFloat = 0.1
     """Standard deviation of all of these at the start."""
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.models.arithmetic import may_depend_on
-from probtrans_cli.models.probabilistic.factors import ArcsFactor
+from probtrans_cli.models.probabilistic.factors import ArcsFactor, Pairs
 from probtrans_cli.models.probabilistic.fast.bands import first_derivatives_only
 from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages, TernarySides
@@ -124,7 +124,7 @@ class StoredHeads(HeadVariables):
             far = labels_allowed(far, -1, self.inference.channels)
         self.allowed: Bool[Tensor, "l c n m"] = torch.cat([far, self.short_allowed], dim=-1)
         self.bias: Tensor | None = None
-        self.further: Sequence[ArcsFactor] = ()
+        self.further: Sequence[tuple[ArcsFactor, Pairs]] = ()
         self.message: Tensor | None = None
         self._probabilities: Tensor | None = None
 
@@ -158,14 +158,17 @@ class StoredHeads(HeadVariables):
         ]
         message, extra = self.messages.to_labels(sides, to_child, to_head, short, rows)
         if self.further:
-            arcs = self._between_words(used)[0].sum(1)
-            message = self._with_further(message, self.layout.grid(labels), arcs, rows)
+            arcs, at_extra = (part.sum(1) for part in self._between_words(used))
+            message = self._with_further(message, self.layout.grid(labels), arcs, at_extra, rows)
         return message, extra
 
-    def _with_further(self, message: Tensor, labels: Tensor, arcs: Tensor, rows: Tensor | None) -> Tensor:
-        """Add the messages of the further factors; ``arcs``: the probability of each head, whatever its channel."""
-        for factor in self.further:
-            of_arcs = self.layout.rows(factor.messages(labels, arcs))
+    def _with_further(
+        self, message: Tensor, labels: Tensor, arcs: Tensor, at_extra: Tensor, rows: Tensor | None
+    ) -> Tensor:
+        """Add the messages of the further factors; ``arcs``, ``at_extra``: the probability of each head, whatever its
+        channel."""
+        for factor, pairs in self.further:
+            of_arcs = self.layout.rows(factor.messages(labels, arcs, at_extra[..., :1].sum(-1), pairs))
             message = message + (of_arcs if rows is None else of_arcs.index_select(0, rows))
         return message
 
@@ -185,8 +188,14 @@ class StoredHeads(HeadVariables):
             scores = torch.cat([scores, short.to(scores.dtype)], dim=-1)
         if self.bias is not None:
             scores = scores + self.bias
-        for part in [part for factor in self.further for part in factor.scores(self.layout.grid(labels))]:
-            scores[..., : scores.shape[-1] - self.extra] += self._columns(part)
+        grid = self.layout.grid(labels) if self.further else labels
+        words = scores.shape[-1] - self.extra
+        for factor, pairs in self.further:
+            of_labels, of_distances, of_root = factor.scores(grid, pairs)
+            for part in (of_labels, of_distances):
+                scores[..., :words] += self._columns(part)
+            if of_root is not None:
+                scores[..., words] += of_root[:, None]
         heads = self.inference.heads
         self.message = heads.message(scores, self.message)
         new = self._distribution(self.message)
@@ -280,9 +289,11 @@ class LabelledHeads(StoredHeads):
         n, weight, lowest = self.pairs.shape[-1], self.inference.heads.weight, torch.finfo(labels.dtype).min / 8
         sides, grid = self.messages.sides(labels), self.layout.grid(labels)
         common, by_channel = labels.new_zeros(1, 1, 1, 1), labels.new_zeros(1, self.inference.channels, 1, 1)
-        for of_labels, of_distances in [factor.scores(grid) for factor in self.further]:
-            common, by_channel = common + of_labels, by_channel + of_distances
         short = self.messages.short(sides, extra)
+        for of_labels, of_distances, of_root in [factor.scores(grid, pairs) for factor, pairs in self.further]:
+            common, by_channel = common + of_labels, by_channel + of_distances
+            if of_root is not None:
+                short = short + functional.pad(of_root[:, None, :, None], (0, self.extra - 1))
         if self.bias is not None:
             common, short = common + self.bias[..., :n], short + self.bias[..., n:]
         common, by_channel, short = common / weight, by_channel / weight, short / weight
@@ -301,7 +312,7 @@ class LabelledHeads(StoredHeads):
         to_child, to_head, arcs, used = computed[:4]
         self.latest = (*computed[4:], short)
         message, extra = self.messages.to_labels(sides, [to_child], [to_head], used, rows)
-        return self._with_further(message, grid, arcs, rows), extra
+        return self._with_further(message, grid, arcs, used.sum(1), rows), extra
 
     def update(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]

@@ -137,7 +137,8 @@ class MeanField:
         if bias is not None:
             self._stored().lean(*bias)
         if further:
-            self._stored().further = further
+            grid = self.layout.grid(self.unary)
+            self._stored().further = [(factor, factor.pairs(grid, mask)) for factor in further]
 
     def _stored(self) -> StoredHeads:
         assert isinstance(self.heads, StoredHeads), "heads of all pairs are stored"
