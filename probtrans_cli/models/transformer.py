@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -87,8 +88,10 @@ class TransformerEncoder(Encoder):
 
     def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
         assert self.scales is not None, "it has a base"
-        linear = [module for modules in self.parts().values() for module in modules] + [self.pooler]
-        yield from ((module.weight, self.scales.hidden) for module in linear if isinstance(module, nn.Linear))
+        for module in [*(module for modules in self.parts().values() for module in modules), self.pooler]:
+            if isinstance(module, nn.Linear):
+                matrix: Any = module.weight
+                yield matrix, self.scales.hidden
 
     def activations(self, words: Words) -> Mapping[str, Tensor]:
         """See :meth:`Encoder.activations`: of each layer q, k and v, what its parts add, its states, and scores of

@@ -27,7 +27,8 @@ SETTINGS = {  # deviation of matrices at the start, of words, and the rate, at w
     )},
     "spherical": (0.02, 0.05, 0.01), "spherical-all-dep": (0.05, 0.05, 0.006),
     "spherical-dep-split": (0.05, 0.05, 0.006), "spherical-dep-split-ranks": (0.05, 0.05, 0.006),
-    "spherical-single-split-ranks": (0.05, 0.05, 0.007), "transformer": (0.05, 0.02, 0.004),
+    "spherical-single-split-ranks": (0.05, 0.05, 0.007), "spherical-rectified-ranks": (0.05, 0.05, 0.006),
+    "transformer": (0.05, 0.02, 0.004),
 }  # fmt: skip
 
 

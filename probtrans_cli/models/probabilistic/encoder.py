@@ -112,7 +112,8 @@ class ProbabilisticEncoder(Encoder):
         """See :meth:`Encoder.activations`; the mean of a categorical label is multiplied by the number of labels."""
         if self.section.causal:
             return super().activations(words)
-        field, kept = self.field(words.vectors, words.mask, words.cues), {}
+        field = self.field(words.vectors, words.mask, words.cues)
+        kept: dict[str, Tensor] = {}
         times = self.facts.width if self.facts.has_latent_labels else 1
         for iteration in range(1, self.inference.iterations + 1):
             field.iterate()
