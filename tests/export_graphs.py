@@ -70,7 +70,7 @@ def vocabulary(options: str, *task: str) -> tuple[str, ...]:
 
 
 CASES: dict[str, tuple[str, ...]] = {
-    **{kind: tuple(options) for kind, options in OVERRIDES.items() if kind not in ("lm", "parsing")},
+    **{kind: tuple(options) for kind, options in OVERRIDES.items() if kind != "lm"},
     "iob2": ENTITIES,
     "any tags": (*ENTITIES[:1], "task={kind: ner, valid: false}"),
     "lower case": (*TAGGING, "data.vocabulary={kind: words, lowercase: true, digits: true, features: {ngrams: 3}}"),
@@ -89,6 +89,14 @@ CASES: dict[str, tuple[str, ...]] = {
         *OVERRIDES["cogs"][:1],
         "task={kind: cogs, parent: category, category: word, verb: word, decode: sentence}",
     ),
+    "heads of a field": (
+        "data.format=treebank",
+        "task={kind: parsing, output: heads, relations: full, tags: [upos, xpos]}",
+        "model.head_labels=true",
+        "model.root={labels: 4, own_label: true}",
+        "model.channels=18",
+    ),
+    "a parser of pieces": vocabulary("kind: wordpiece, size: 120, features: {}", *OVERRIDES["parsing"][:2]),
     "smallest confidence": (
         "data={train: tuples.jsonl, dev: tuples.jsonl, format: extractions}",
         "task={kind: openie, rows: 3, iterative_steps: 1, confidence: min, location_time: false}",

@@ -27,6 +27,7 @@ from probtrans_cli.openie.coordinations import coordination_records, located_coo
 from probtrans_cli.openie.extractions import located_tuple, tuple_record, tuples_in
 from probtrans_cli.tasks.whole_sentences import WholeSentences
 from probtrans_cli.text import json_line, rounded
+from probtrans_cli.trees.decode import SMALLEST_PROBABILITY, decode, levelled
 
 Scores = Mapping[str, np.ndarray]
 Record = dict[str, Any]
@@ -307,11 +308,41 @@ def _tags(answers: Answers, text: Text, scores: Scores) -> Record:
     of_words, names = scores["scores"][: len(text.words)], answers.names["scores"]
     allowed = answers.rules.get("allowed")
     ids = of_words.argmax(-1) if allowed is None else best_valid(of_words, allowed)
-    chances = np.exp(log_softmax(of_words))[np.arange(len(ids)), ids].tolist()
-    record = {"tags": [names[id] for id in ids], "tag_probability": chances}
+    record = _chosen("tags", "tag_probability", of_words, ids, names)
     if answers.rules.get("entities"):
-        entities = entity_records(record["tags"], chances)
+        entities = entity_records(record["tags"], record["tag_probability"])
         record["entities"] = [located_span(span, text.text, text.spans) for span in entities]
+    return record
+
+
+def _chosen(name: str, chance: str, scores: np.ndarray, ids: np.ndarray, names: Sequence[str]) -> Record:
+    """Return what is chosen for each word, and its probability."""
+    of_ids = np.take_along_axis(log_softmax(scores), ids[:, None], -1)[:, 0]
+    return {name: [names[id] for id in ids], chance: np.exp(of_ids).tolist()}
+
+
+def _parse(answers: Answers, text: Text, scores: Scores) -> Record:
+    """What :class:`probtrans_cli.tasks.parsing.Parsing` predicts: the best tree, and the best relation of each arc."""
+    n, relations, rules = len(text.words), answers.rules["relations"], answers.rules
+    of_arcs = scores["scores"][:n, : len(relations)]
+    of_arcs = np.concatenate([of_arcs[..., :n], of_arcs[..., -1:]], axis=-1)  # without padding, the root last
+    logs = np.maximum(log_softmax(np.logaddexp.reduce(of_arcs, axis=1)), np.log(SMALLEST_PROBABILITY))
+    of_words = logs[:, :n]
+    of_words[np.eye(n, dtype=bool) | (len(relations) == 1)] = -np.inf  # a root alone has no other relation
+    heads = decode(levelled(logs)[None], np.ones((1, n), dtype=bool), rules["decode"])[0]
+    columns = np.where(heads > 0, heads - 1, n)[:, None]
+    if rules["arc_temperature"] != 1.0:
+        logs = log_softmax(logs / rules["arc_temperature"])
+    at_heads = np.take_along_axis(of_arcs, columns[..., None], axis=2)[..., 0]
+    of_relations = _chosen("relations", "relation_probability", at_heads, at_heads.argmax(-1), relations)
+    record = {
+        "heads": heads.tolist(),
+        "relations": of_relations["relations"],
+        "head_probability": np.exp(np.take_along_axis(logs, columns, axis=1))[:, 0].tolist(),
+        "relation_probability": of_relations["relation_probability"],
+    }
+    for column, names in answers.names.items():
+        record |= _chosen(column, f"{column}_probability", scores[column][:n], scores[column][:n].argmax(-1), names)
     return record
 
 
@@ -380,6 +411,7 @@ def _graphs(answers: Answers, text: Text, scores: Scores) -> Record:
 
 KINDS: Mapping[str, Callable[[Answers, Text, Scores], Record]] = {
     "tags": _tags,
+    "parses": _parse,
     "class": _class,
     "words": _words,
     "tuples": _tuples,
@@ -500,8 +532,11 @@ def in_lines(answers: Answers, record: Record, text: Text, scores: Scores) -> It
     extra = answers.reading["extra_words"]
     if not scores:
         return
-    if kind == "tags":
-        yield from map("\t".join, zip(words, record["tags"], strict=True))
+    if kind in ("tags", "parses"):
+        shown = ("tags",) if kind == "tags" else (*answers.names, "heads", "relations")
+        numbers = [range(1, len(words) + 1)] if kind == "parses" else []
+        columns: list[Sequence[Any]] = [*numbers, words, *(record[name] for name in shown)]
+        yield from ("\t".join(map(str, row)) for row in zip(*columns, strict=True))
     elif kind == "class":
         yield " ".join([record["label"], *words])
     elif kind == "words":

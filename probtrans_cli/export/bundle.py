@@ -3,6 +3,7 @@
 example.py      a short program, which answers as `parse` does without this package: it opens the graph, and hands
                 texts and graph to the modules beside it
 alone/          these modules: :mod:`probtrans_cli.export.answers` and all of this package that it imports, as it stands
+                but for types of shapes
 EXPORT.json     the report; its sections ``reading`` and ``answers`` tell one model from another, as data
 
 So there is no second version of how a text is divided, of a look-up or of a rule, which could become another one.
@@ -35,18 +36,20 @@ from probtrans_cli.export import ExportOptions, answers, measure
 from probtrans_cli.export.answers import Answers
 from probtrans_cli.export.graph import MAIN, SHAPES, Graph, GraphPredictor, Plan, axes_of, traced
 from probtrans_cli.export.measure import Run
+from probtrans_cli.tasks.base import OUTPUT
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.trained.base import as_json
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import Reader, masks_of
 from probtrans_cli.trained.predictor import temperature_of
 
-PAIR = "pair"
 INT8 = "int8"
 EXAMPLE, ALONE = "example.py", "alone"
 PACKAGE = __name__.split(".", maxsplit=1)[0]
 _IMPORT = re.compile(rf"^from {PACKAGE}\.([\w.]+) import", re.MULTILINE)
 """At the beginning of a line: what stands under `if TYPE_CHECKING` is not needed to run."""
+_SHAPES = re.compile(r"^from jaxtyping import .*\n", re.MULTILINE)
+"""Names in annotations alone, which are not evaluated."""
 _KINDS: dict[type[Vocabulary], str] = {
     Words: "words",
     Characters: "char",
@@ -172,13 +175,14 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
     """Return what the graph of a model takes and gives.
 
     Raises:
-        UsageError: arcs are wanted, and the model has none; or trees are its answers.
+        UsageError: arcs are wanted, and the model has none; or the task has no graph.
     """
     if arcs and not model.recipe.model.facts.has_arcs:
         raise UsageError(f"--arcs: a model of kind {model.recipe.model.kind} has no arcs", hint="leave it out")
-    if model.task.answers.trees:
-        kind = model.recipe.task.kind
-        raise UsageError(f"a graph of a model of kind {kind} is not there yet", hint="choose --format safetensors")
+    if (untraceable := model.recipe.task.untraceable) is not None:
+        option, instead = untraceable
+        hint = f"train with task.{instead}, or choose --format safetensors"
+        raise UsageError(f"task.{option} has no form in a graph", hint=hint)
     last, read = model.recipe.model.iterations, model.reading.iteration
     iteration = (last if read == -1 else read) if arcs else None
     split = Reader.of(model, [Sentence(["a"])]).split
@@ -191,7 +195,7 @@ def write_beside(model: Model, form: str, folder: Path) -> None:
     names: dict[str, list[str]] = {}  # of what the scores are of, by output
     for part, rows in model.task.output_rows(model.network).items():
         if rows.names is not None:
-            names[PAIR if part.endswith(PAIR) else MAIN] = list(rows.names)
+            names[MAIN if part == OUTPUT else part] = list(rows.names)
     if MAIN not in names and model.task.answers.kind == "words":
         names[MAIN] = [model.vocabulary.decode(id) for id in range(model.vocabulary.size)]
     files = {**model.vocabulary_files, **example_files(model, form), "labels.json": as_json(names)}
@@ -247,7 +251,7 @@ def alone(module: str = answers.__name__) -> dict[str, str]:
             assert spec is not None and spec.origin is not None, name  # noqa: PT018
             text = Path(spec.origin).read_text("utf-8")
             waiting += [f"{PACKAGE}.{imported}" for imported in _IMPORT.findall(text)]
-            files[path] = _IMPORT.sub(lambda match: f"from .{_stem(match[1])} import", text)
+            files[path] = _SHAPES.sub("", _IMPORT.sub(lambda match: f"from .{_stem(match[1])} import", text))
     return files
 
 
@@ -339,7 +343,7 @@ def left_out(model: Model) -> list[str]:
     kind = task.answers.kind
     if kind not in answers.KINDS:
         absent.append(f"answers: the example knows no task that answers {kind!r}: it prints the scores' shapes")
-    if recipe.model.facts.has_arcs:
+    if recipe.model.facts.has_arcs and not task.answers.trees:
         by_word = "; the example prints each word's most probable head, with --arcs where a word is a token"
         absent.append("trees: parse finds the best tree of a sentence" + by_word * _one_token_a_word(model))
     if not recipe.task.answers_lines:

@@ -11,7 +11,9 @@ features    [b, n, f]  rows of the features of each token's word, -1 behind the 
 segments    [b, n]     0 or 1, the text that a token is of; of encoders that read pairs of texts
 
 output      shape      what
-scores      [b, w, o]  of each word, or position of ``at``; ``[b, o]`` of the sentence, or ``[b, r, w, o]`` of rows
+scores      [b, w, o]  of each word, or position of ``at``; ``[b, o]`` of the sentence, or ``[b, r, w, o]`` of rows;
+                       of arcs ``[b, w, c, w + 1]``, relation c and every head, the last one the root
+upos ...    [b, w, o]  of the tags beside arcs, by their column
 parents     [b, w, m]  of a word's parents, none first (logical forms by attention)
 pair        [b, p]     of what two texts are to each other
 sentence    [b, s]     what represents the sentence, where something does
@@ -33,6 +35,7 @@ from torch.export import Dim, ExportedProgram
 from torch.nn.utils import parametrize
 
 from probtrans_cli.errors import UsageError
+from probtrans_cli.models.arcs import ArcOutput
 from probtrans_cli.models.base import Features, Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian.weights import parametrized
 from probtrans_cli.models.network import Network
@@ -91,6 +94,8 @@ class Plan:
             network.sentence is not None or network.encoder.facts.has_root or network.encoder.facts.has_pooler
         )
         main = "rows" if grid else "words" if words or wants.tokens is not None else "sentence"
+        if any(isinstance(layer, ArcOutput) for layer in network.output.children()):
+            main = "arcs"
         return cls(tuple(inputs), words, has_sentence and not grid, main, iteration)
 
     @property
@@ -141,6 +146,8 @@ class Graph(nn.Module):
         inputs = Inputs(ids=ids, mask=mask, first=first, features=features, segments=segments)
         outputs = self.network(inputs, wants)
         named = {MAIN if name == self.plan.main else name: value for name, value in outputs.scores.items()}
+        if self.plan.main == "arcs":
+            named[MAIN] = named[MAIN].unflatten(2, (-1, words.shape[1] + 1))
         if self.plan.sentence and outputs.sentence is not None:
             named["sentence"] = outputs.sentence
         if outputs.arcs is not None:
@@ -204,9 +211,10 @@ class GraphPredictor(Predictor):
         if wants.tokens is not None:
             there = torch.arange(scores["words"].shape[1]) < wants.tokens.sum(1, keepdim=True).cpu()
             scores["words"] = scores["words"][there]
-        elif self.plan.main == "words":
+        elif self.plan.main in ("words", "arcs"):
             assert wants.words is not None, "the task asks for words"
-            scores |= {name: scores[name][wants.words.cpu()] for name in ("words", "parents") if name in scores}
+            there = wants.words.cpu()
+            scores = {name: of.flatten(2) if name == "arcs" else of[there] for name, of in scores.items()}
         device = inputs.ids.device
         return Outputs(
             scores={name: value.to(device) for name, value in scores.items()},

@@ -270,6 +270,8 @@ def _compared(expected: Outputs, actual: Outputs, sentences: Drawn, plan: Plan) 
         if name == "rows":
             there = sentences.words[:, None].expand(values.shape[:3])
             yield values[there], actual.scores[name][there]
+        elif name == "arcs":
+            yield values[sentences.words], actual.scores[name][sentences.words]
         else:
             yield values, actual.scores[name]
     if plan.sentence and expected.sentence is not None:

@@ -75,6 +75,11 @@ class Parsing(TaskSection):
     def without_moments(self) -> str:
         return f"output: {self.output}"
 
+    @property
+    def untraceable(self) -> tuple[str, str] | None:
+        is_tree = self.output == "biaffine" and self.heads == "tree"
+        return ("heads: tree", "heads=independent") if is_tree else None
+
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults: list[Inconsistency] = []
         facts, path = recipe.model.facts, ("task", "output")

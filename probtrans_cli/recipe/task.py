@@ -88,6 +88,11 @@ class TaskSection(KindSection):
         """The option, as in a recipe, with which moments cannot go through the output layer; None if there is none."""
         return None
 
+    @property
+    def untraceable(self) -> tuple[str, str] | None:
+        """The option that no exported graph can compute, and what to write instead; None if there is none."""
+        return None
+
     def inconsistencies_with(self, recipe: Surroundings) -> Iterable[Inconsistency]:
         """Check this section against the rest of the recipe: each wrong key's path from the top, with the reason."""
         del recipe

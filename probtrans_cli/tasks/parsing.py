@@ -60,7 +60,6 @@ class Arcs(Task):
 
     answers = Answers(kind="parses", scores="arcs", trees=True, alternatives_in=("conllu",))
     section: Section
-    layer: ArcOutput
 
     def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
@@ -72,6 +71,7 @@ class Arcs(Task):
         self.relations = [*roots, *(name for name in names if name not in roots)]
         self._relation_of_label = torch.tensor([self.relations.index(name) for name in names] or [0])
         self.tree = section.heads == "tree"
+        self.layer: ArcOutput | None = None
         self.temperature = 1.0
 
     @property
@@ -98,6 +98,7 @@ class Arcs(Task):
         del network
         if split.has(_PARENTS):
             crossing = any(crosses(split.row(_PARENTS, index)) for index in range(len(split)))
+            assert self.layer is not None, "the network has been made"
             self.layer.projective.fill_(not crossing)
 
     @property
@@ -105,7 +106,7 @@ class Arcs(Task):
         """How trees are found."""
         if self.section.decode != "auto":
             return self.section.decode
-        return "eisner" if bool(self.layer.projective) else "mst"
+        return "eisner" if self.layer is not None and bool(self.layer.projective) else "mst"
 
     @property
     def columns(self) -> Mapping[str, int]:
@@ -296,8 +297,14 @@ class Parsing(Parts):
             names = {f"tag_{name}": f"{column}_{name}" for name in ("probability", "alternatives", *DOUBT)}
             parts[column] = Part(tags, section.weights.tags, scores={}, answers={"tags": column, **names})
         super().__init__(section, vocabulary, labels, parts)
-        rules = {"relations": arcs.relations, "tags": {name: labels[name] for name in section.tags}}
-        self.answers = replace(arcs.answers, rules=rules)
+        self.arcs = arcs
+
+    @property
+    def answers(self) -> Answers:  # type: ignore[override]
+        """What is decided by the training, as how trees are found, is there behind it."""
+        arcs = self.arcs
+        rules = {"relations": arcs.relations, "decode": arcs.decoder, "arc_temperature": arcs.temperature}
+        return replace(arcs.answers, rules=rules)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Those of the parts, and words that are right, of the sentences whose gold is whole."""

@@ -30,6 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for sentence in (MARKS, MARKS[::-1]):  # the toy treebank has no punctuation
             for number, word in enumerate(sentence, start=1):
                 tag = f"T{sum(map(ord, word)) % 3}"
-                file.write(f"{number}\t{word}\t_\tX\t{tag}\t_\t{number - 1}\tdep\t_\t_\n")
+                relation = "root" if number == 1 else "dep"
+                file.write(f"{number}\t{word}\t_\tX\t{tag}\t_\t{number - 1}\t{relation}\t_\t_\n")
             file.write("\n")
     return tmp_path

@@ -62,6 +62,7 @@ def drawn(invoke: Invoke, *options: str, seed: int = 0) -> Model:
         for parameter in model.network.parameters():
             torch.nn.init.normal_(parameter, std=0.6)
     model.temperature = 1.7
+    model.temper_arcs(1.4)
     return model
 
 

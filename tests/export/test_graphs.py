@@ -70,7 +70,7 @@ ENCODERS = {
     **{name: {**LAYERS, **one} for name, one in TRANSFORMERS.items()},
     **{name: {"kind": "stacked", "dropout": 0.0, **one} for name, one in STACKS.items()},
 }
-TASKS = [(kind, number) for kind in tasks.TASKS if kind != "parsing" for number in range(len(CASES_OF.get(kind, ())))]
+TASKS = [(kind, number) for kind in tasks.TASKS for number in range(len(CASES_OF.get(kind, ())))]
 
 
 def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, arcs: bool = True) -> Graph:
@@ -159,6 +159,9 @@ def test_axes_have_the_names_of_the_inputs() -> None:
     pretrained = axes_of(graph_of(Made("pretrain", 0)))
     assert pretrained["scores"][:2] == ["batch", "places"]
     assert pretrained["pair"] == ["batch", 2]
+    parsed = axes_of(graph_of(Made("parsing", 0)))
+    assert parsed["scores"] == ["batch", "tokens", 16, "tokens + 1"]
+    assert parsed["upos"][:2] == ["batch", "tokens"]
 
 
 def test_a_graph_that_is_wrong_is_noticed(few: None) -> None:

@@ -97,6 +97,17 @@ def test_only_the_predicted_columns_change(invoke: Invoke, name: str, beginning:
             assert old == new
 
 
+@pytest.mark.parametrize("name", ["heads", "biaffine"])
+def test_blocks_and_an_exported_folder_answer_as_the_run(invoke: Invoke, name: str) -> None:
+    expected = invoke("parse", f"runs/{name}", "test.conllu").out
+    assert invoke("export", f"runs/{name}", f"of-{name}", "--format", "wheel").code == 0
+    assert invoke("parse", f"of-{name}", "test.conllu").out == expected
+    options = ["--output-dir", f"bulk-{name}", "--block-size", "1000", "--merge", f"merged-{name}.conllu"]
+    assert invoke("parse", f"runs/{name}", "test.conllu", *options).code == 0
+    assert len(list(Path(f"bulk-{name}", "blocks").glob("*.done"))) > 1
+    assert Path(f"merged-{name}.conllu").read_text("utf-8") == expected
+
+
 TREEBANKS = ("wo_wtb", "en_ewt", "ug_udt", "af_afribooms", "fr_sequoia", "el_gdt", "hu_szeged", "mt_mudt", "tr_imst")
 
 
