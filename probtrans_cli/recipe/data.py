@@ -133,10 +133,14 @@ class WordFeatures(Section):
 class WordVocabulary(VocabularySection):
     """Every word of the training file that is frequent enough. All other words are `<unk>`."""
 
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None, "punctuation": True})
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None, "punctuation": True, "folder": None})
     counts_words = has_extra_words = True
 
     kind: Literal["words"] = "words"
+    folder: File | None = None
+    """Folder of a model whose words are taken, with their counts, `lowercase`, `digits` and `punctuation`: few
+    sentences with labels can begin with a model of many without (`model.init_from`), and know all of its words. null =
+    the words of the training file."""
     min_count: PositiveInt = 1
     """Words rarer than this in the training file are unknown."""
     max_size: PositiveInt | None = None
@@ -151,6 +155,11 @@ class WordVocabulary(VocabularySection):
     features: WordFeatures | None = None
     """Features of the spelling (before `lowercase` and `digits`), so that unknown words differ; null = none. A hidden
     word of `task.kind: mlm` has none."""
+
+    def inconsistencies(self) -> Iterator[Inconsistency]:
+        for name in ("min_count", "max_size", "lowercase", "digits", "punctuation") if self.folder is not None else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                yield (name,), "for words of the training file; those of data.vocabulary.folder have their own: leave it out"
 
 
 @VOCABULARIES.add

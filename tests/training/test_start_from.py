@@ -81,6 +81,26 @@ def test_a_checkpoint_of_ours_is_continued(bert: Any, says: Says) -> None:
     assert "drawn at random: features.weight" in says(
         0, small, other, tagging, "--init-from", "runs/first", name="third"
     )
+    few = ("data.select.sentences=2", tagging, "--init-from", "runs/first")
+    message = says(0, small, features, *few, "data.vocabulary.folder=runs/first", name="few")
+    assert "entries of the vocabulary are new" not in message
+    assert loaded("few").vocabulary.counts == loaded("first").vocabulary.counts
+    assert loaded("few").vocabulary.features is not None
+    assert loaded("few").network.unary.weight.shape == first["unary.weight"].shape
+
+
+def test_words_of_another_model_are_words(bert: Any, says: Says) -> None:
+    """A folder without a model, or of a model that reads other units, is refused by name."""
+    folder = "data.vocabulary={kind: words, folder: bert}"
+    assert "bert" in says(4, TAGGING, folder)
+    assert "min_count: for words of the training file" in says(
+        2, TAGGING, "data.vocabulary={kind: words, folder: runs/first, min_count: 2}"
+    )
+    small = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
+    for name, kind, reason in (("letters", "kind: char", "of the kind char"), ("bare", "punctuation: false", "without")):
+        task = "task={kind: mlm, eval_masks: 1}"
+        assert train(small, f"data.vocabulary={{{kind}}}", task, name=name) == 0
+        assert reason in says(3, small, TAGGING, f"data.vocabulary={{kind: words, folder: runs/{name}}}")
 
 
 def test_a_probe_learns_the_output_layer_alone(bert: Any, says: Says) -> None:

@@ -20,7 +20,7 @@ from probtrans_cli.data.vocabularies.pieces import (
 )
 from probtrans_cli.data.vocabularies.wordpiece import build_wordpieces, identity_of, load_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_files import WORDPIECE_FILES
-from probtrans_cli.data.vocabularies.words import build_words, load_words
+from probtrans_cli.data.vocabularies.words import build_words, identity_of_words, load_words
 from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.data import VOCABULARIES as SECTIONS
 from probtrans_cli.recipe.data import (
@@ -67,7 +67,7 @@ def register(kind: VocabularyKind[S]) -> VocabularyKind[S]:
     return kind
 
 
-register(VocabularyKind(WordVocabulary, build_words, load_words, from_counts=True))
+register(VocabularyKind(WordVocabulary, build_words, load_words, from_counts=True, identity=identity_of_words))
 register(VocabularyKind(SubwordVocabulary, build_subwords, load_subwords, (SUBWORDS_FILE,)))
 register(
     VocabularyKind(

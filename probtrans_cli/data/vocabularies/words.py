@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, compress
@@ -12,6 +13,7 @@ from probtrans_cli.data.tokens import token_spans
 from probtrans_cli.data.vocabularies.base import (
     SPECIALS,
     UNKNOWN,
+    WORDS_FILE,
     EncodedText,
     EncodedWords,
     Saved,
@@ -21,10 +23,15 @@ from probtrans_cli.data.vocabularies.base import (
     count_words,
     no_extra_word,
     ordered,
+    read_saved,
+    reading,
     write_saved,
 )
 from probtrans_cli.data.vocabularies.spelling import HashedFeatures
 from probtrans_cli.errors import DataError
+from probtrans_cli.folders import regular
+from probtrans_cli.folders.checkpoints import locate
+from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
 
@@ -133,7 +140,8 @@ def is_word(token: str) -> bool:
 
 
 def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -> Words:
-    """Make a vocabulary of the words of the training sentences (read once) that are frequent enough.
+    """Make a vocabulary of the words of the training sentences (read once) that are frequent enough, or take those of
+    the model in the section's folder.
 
     Args:
         section: of a recipe.
@@ -141,8 +149,11 @@ def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -
         extra: the number of extra words at the end of every sentence; they are entries, however rare.
 
     Raises:
-        DataError: no word is frequent enough.
+        DataError: no word is frequent enough, or the folder's model has no vocabulary of words.
+        CheckpointError: the folder has no model.
     """
+    if section.folder is not None:
+        return _words_of_model(section, extra)
     assert not (extra and isinstance(sentences, Counter)), "counts do not tell which words are the extra ones"
     number = 0
 
@@ -174,6 +185,43 @@ def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -
         omitted=omitted,
         extra=extra,
     )
+
+
+def _words_of_model(section: WordVocabulary, extra: int) -> Words:
+    """Return the words of another model, with the features of this recipe."""
+    path = _file_of(section)
+    with reading(path):
+        saved = read_saved(path.parent)
+        if saved.kind != "words":
+            hint = "data.vocabulary.folder is that of a model with data.vocabulary.kind=words"
+            raise DataError(f"{path}: its entries are no words, but of the kind {saved.kind}", hint=hint)
+        options = saved.options_of(_Options)
+    if saved.enclosed or options["omitted"] is not None:
+        hint = "name a model that was trained on sentences, with punctuation"
+        raise DataError(f"{path}: a vocabulary of document pairs, or without punctuation", hint=hint)
+    if options["extra"] != extra:
+        hint = "leave data.vocabulary.folder out, or set data.grid.extra_words as they are there"
+        raise DataError(f"{path}: it has {options['extra']} extra words, and the recipe {extra}", hint=hint)
+    return Words(saved.words, saved.counts, **options | {"features": section.features})
+
+
+def _file_of(section: WordVocabulary) -> Path:
+    assert section.folder is not None, "the words are another model's"
+    return locate(str(find_folder(section.folder))) / WORDS_FILE
+
+
+def identity_of_words(section: WordVocabulary) -> dict[str, str]:
+    """Return what stands for the name of the section's folder, the checksum of its vocabulary.
+
+    Raises:
+        DataError: it cannot be read.
+        CheckpointError: the folder has no model.
+    """
+    if section.folder is None:
+        return {}
+    path = _file_of(section)
+    with reading(path):
+        return {"folder": hashlib.sha256(regular.read_text(path).encode()).hexdigest()}
 
 
 def load_words(folder: Path, saved: Saved) -> Words:  # noqa: ARG001
