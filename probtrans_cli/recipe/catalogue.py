@@ -33,7 +33,11 @@ GROUPS = (
         "",
         {"quickstart": "1 min", "quickstart-parser": "20 s", "quickstart-lm": "20 s", "openie-quick": "25 s"},
     ),
-    Group("Dependency parsing", "ewt", {"ud-probabilistic": "6 min", "ud-transformer": "5 min", "ud-minilm": "12 min"}),
+    Group(
+        "Dependency parsing",
+        "ewt",
+        {"ud-probabilistic": "6 min", "ud-transformer": "5 min", "ud-minilm": "12 min", "ud-100": "1 min", "ud-words": "5 min"},
+    ),
     Group("Trees from words alone", "ewt", {"trees-ud-probabilistic": "30 s", "trees-ewt-probabilistic": "24 min"}),
     Group(
         "Parts of speech",
