@@ -159,7 +159,10 @@ class WordVocabulary(VocabularySection):
     def inconsistencies(self) -> Iterator[Inconsistency]:
         for name in ("min_count", "max_size", "lowercase", "digits", "punctuation") if self.folder is not None else ():
             if getattr(self, name) != type(self).model_fields[name].default:
-                yield (name,), "for words of the training file; those of data.vocabulary.folder have their own: leave it out"
+                yield (
+                    (name,),
+                    "for words of the training file; those of data.vocabulary.folder have their own: leave it out",
+                )
 
 
 @VOCABULARIES.add

@@ -41,7 +41,7 @@ def drawn() -> str:
         f'<text class="title" x="{LEFT}" y="22">Test scores by the number of training sentences</text>',
         f'<text x="{RIGHT}" y="{HEIGHT - 8}" text-anchor="end">sentences with a tree, English Web Treebank</text>',
     ]
-    for number, name in enumerate(names):
+    for number in range(len(names)):
         colour, places = COLOURS[number // 2], zip(across.place(sentences), up.place(values[:, number]), strict=True)
         dots = [f"{decimal(float(x))} {decimal(float(y))}" for x, y in places]
         dashes = ' stroke-dasharray="5 4"' if number % 2 else ""

@@ -97,7 +97,10 @@ def test_words_of_another_model_are_words(bert: Any, says: Says) -> None:
         2, TAGGING, "data.vocabulary={kind: words, folder: runs/first, min_count: 2}"
     )
     small = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
-    for name, kind, reason in (("letters", "kind: char", "of the kind char"), ("bare", "punctuation: false", "without")):
+    for name, kind, reason in (
+        ("letters", "kind: char", "of the kind char"),
+        ("bare", "punctuation: false", "without"),
+    ):
         task = "task={kind: mlm, eval_masks: 1}"
         assert train(small, f"data.vocabulary={{{kind}}}", task, name=name) == 0
         assert reason in says(3, small, TAGGING, f"data.vocabulary={{kind: words, folder: runs/{name}}}")
