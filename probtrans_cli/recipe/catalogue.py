@@ -39,7 +39,7 @@ GROUPS = (
         {
             "ud-probabilistic": "6 min", "ud-transformer": "5 min", "ud-minilm": "12 min",
             "ud-100": "1 min", "ud-words": "5 min",
-        },  # fmt: skip
+        },
     ),
     Group("Trees from words alone", "ewt", {"trees-ud-probabilistic": "30 s", "trees-ewt-probabilistic": "24 min"}),
     Group(
