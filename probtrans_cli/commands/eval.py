@@ -22,7 +22,7 @@ from probtrans_cli.checkpoint import refuse_link
 from probtrans_cli.commands.launch import processes
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.corpus.tally import Tally, chosen, noting_new_labels, shortened, unlearned
+from probtrans_cli.data.corpus.tally import END, Tally, chosen, in_blocks, noting_new_labels, shortened, unlearned
 from probtrans_cli.data.files import display_name, find, find_all, open_lines, require_output
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
@@ -151,7 +151,7 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     reading = model.read(None if all_channels else request.channel, request.iteration, request.decoder)
     types = Types.of(model) if request.latent_labels else None
     relations: list[str] | None = [] if request.relations else None
-    noted = _Noted(keeps=request.predictions is not None or request.surprisal is not None)
+    noted = _Noted(bool(request.predictions or request.surprisal), in_blocks=model.recipe.data.blocks is not None)
     title, corpus = corpus_of(model, request, types, relations, noted.add)
     if request.predictions is not None and ranks.first:
         _write(request.predictions, "--predictions", side_by_side(model, noted.sentences, predictor))
@@ -209,12 +209,14 @@ class _Noted:
     """What is noted of the sentences of a corpus, which itself has no spelling."""
 
     keeps: bool
+    in_blocks: bool
     sentences: list[Sentence] = field(default_factory=list)
     characters: int = 0
     """With one more for the space or the line end behind each sentence."""
 
     def add(self, sentence: Sentence) -> None:
-        self.characters += len(character_spans(sentence)[0]) + 1
+        ends = sentence.words.count(END) if self.in_blocks else 0  # each is the line end behind the word before it
+        self.characters += len(character_spans(sentence)[0]) + 1 - ends * (len(END) + 1)
         if self.keeps:
             self.sentences.append(sentence)
 
@@ -506,7 +508,7 @@ def corpus_of(
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
     tally = Tally(title)
     selected = chosen(lambda _: chain([first], sentences), Select() if files else data.select, tally)
-    short = shortened(selected, model.vocabulary, data, tally)
+    short = shortened(in_blocks(selected, data.blocks), model.vocabulary, data, tally)
     noted = noting_new_labels(short, model.labels, tally)
     passing = _noting(types.passing(noted) if types else noted, relations, note)
     table = encode_corpus(data, passing, model.vocabulary, model.labels)
@@ -564,7 +566,12 @@ def other_text(model: Model, name: str) -> Split:
         raise DataError(f"--ood {name}: every sentence has more than {most} words (data.select.words)", hint=hint)
     skipping = data.model_copy(update={"too_long": "skip"}) if data.too_long == "error" else data
     tally = Tally(name)
-    table = encode_corpus(data, shortened(selected, model.vocabulary, skipping, tally), model.vocabulary, model.labels)
+    table = encode_corpus(
+        data,
+        shortened(in_blocks(selected, data.blocks), model.vocabulary, skipping, tally),
+        model.vocabulary,
+        model.labels,
+    )
     tally.require_some(data)
     split = Split(table)
     fitting = split.lengths <= (np.inf if positions is None else positions)

@@ -394,6 +394,9 @@ class Data(Section):
     """Which sentences of the files are used."""
     vocabulary: Annotated[VocabularySection, VOCABULARIES] = WordVocabulary()
     """The vocabulary: words | sentencepiece | wordpiece | char."""
+    blocks: Annotated[int, Field(ge=2)] | None = None
+    """Language models read the text in blocks of this many words: all sentences one behind the other, with `</s>` at
+    the end of each, cut without regard to them. null = each sentence is a text of its own."""
     longest: Annotated[int, Field(ge=3)] | None = None
     """Most tokens of a sentence, with `[CLS]` and `[SEP]`; null = any."""
     too_long: Literal["error", "cut", "window", "skip", "split"] = "error"

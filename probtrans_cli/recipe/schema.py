@@ -178,10 +178,21 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
         yield words, f"a vocabulary of kind `{vocabulary.kind}` has no entries for extra words: set this to []"
     if data.format == "documents" and data.select != Select():
         yield ("data", "select"), "documents are read as a whole: leave this out"
+    yield from _blocks(recipe)
     if data.format == "documents" and data.longest is not None:
         yield ("data", "longest"), "documents have data.documents.max_length: leave this out"
     elif data.too_long != "error" and (reason := _undivided(data, task)):
         yield ("data", "too_long"), reason
+
+
+def _blocks(recipe: Recipe) -> Iterator[Inconsistency]:
+    data, vocabulary = recipe.data, recipe.data.vocabulary
+    if data.blocks is None:
+        return
+    if recipe.task.needs != "words" or vocabulary.omits_words or not vocabulary.counts_words:
+        yield ("data", "blocks"), "blocks are for `kind: lm` and `mlm`, and a vocabulary of words: leave this out"
+    if data.longest is not None:
+        yield ("data", "longest"), "data.blocks says how many words a block has: leave this out"
 
 
 def _undivided(data: Data, task: TaskSection) -> str:

@@ -80,6 +80,31 @@ def test_a_table_of_surprisals_adds_up_to_the_perplexity(run: str, invoke: Invok
     assert (refused.code, "--surprisal: not with --uncertainty" in refused.err) == (2, True)
 
 
+def test_text_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> None:
+    """All words behind each other with `</s>` at line ends, cut every seven words; the first of each is not scored."""
+    monkeypatch.chdir(folder)
+    task = ["task={kind: lm, score_first: false}", "model.causal=true", *SHORT, "data.blocks=7"]
+    assert invoke("-q", "train", "tiny.yaml", "name=blocks", *task).code == 0
+    stream = [word for sentence in sentences("test.conllu") for word in [*sentence, "</s>"]]
+    blocks = [stream[begin : begin + 7] for begin in range(0, len(stream), 7)]
+    bits = [value for text in probtrans_cli.load("runs/blocks").surprisal(blocks) for _, value in text]
+    assert len(bits) == len(stream) - len(blocks)
+    scores = invoke("eval", "runs/blocks", "--split", "test", "--json").json["scores"]["test"]
+    assert scores["perplexity"] == pytest.approx(2 ** (sum(bits) / len(bits)), rel=1e-6)
+    assert "bits_per_character" not in scores  # as some words are not scored
+    every = ["task.score_first=true", "name=all", "train.steps=2"]
+    assert invoke("-q", "train", "tiny.yaml", *task, *every).code == 0
+    scores = invoke("eval", "runs/all", "test.conllu", "--json", "--surprisal", "blocks.jsonl").json["scores"]
+    records = [json.loads(line) for line in Path("blocks.jsonl").read_text("utf-8").splitlines()]
+    assert [record["words"] for record in records] == blocks
+    characters = sum(len(" ".join(sentence)) + 1 for sentence in sentences("test.conllu"))
+    of_file = sum(value for record in records for value in record["surprisal"]) / characters
+    assert scores["test.conllu"]["bits_per_character"] == pytest.approx(of_file, rel=1e-6)
+    refused = invoke("train", "tiny.yaml", *task, "data.longest=9", "data.vocabulary.kind=char")
+    assert refused.code == 2
+    assert "data.blocks: blocks are for `kind: lm` and `mlm`, and a vocabulary of words" in refused.err
+
+
 def test_minimal_pairs_are_scored_by_the_bits_of_both(run: str, invoke: Invoke) -> None:
     file = "embedded:toy/pairs.jsonl"
     scores = invoke("score", "pairs", file, "--model", run, "--json").json["scores"]

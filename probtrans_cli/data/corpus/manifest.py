@@ -95,7 +95,7 @@ def canonical(data: Data) -> dict[str, Any]:
     for name in ("vocabulary", *of_formats):
         section = getattr(data, name)
         without[name] = _younger(section)
-    for name in (*of_formats, "longest", "too_long", "extra", "select", "shard_sentences"):
+    for name in (*of_formats, "blocks", "longest", "too_long", "extra", "select", "shard_sentences"):
         if getattr(data, name) == Data.model_fields[name].default:
             without[name] = True
     content = data.model_dump(mode="json", exclude=without)

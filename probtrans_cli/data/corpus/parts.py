@@ -27,7 +27,7 @@ from probtrans_cli.data.corpus.encode import encode_corpus, encoding_of
 from probtrans_cli.data.corpus.manifest import FORMAT, LABELS, canonical, fingerprint
 from probtrans_cli.data.corpus.sources import SPLITS, Source, sha256
 from probtrans_cli.data.corpus.store import Labels, Split, write_split
-from probtrans_cli.data.corpus.tally import RowCounts, Tally, chosen, noting_new_labels, shortened
+from probtrans_cli.data.corpus.tally import RowCounts, Tally, chosen, in_blocks, noting_new_labels, shortened
 from probtrans_cli.data.files import display_name, is_compressed
 from probtrans_cli.data.processes import Begin, Pool
 from probtrans_cli.data.readers import READERS
@@ -125,7 +125,7 @@ def sentences_of(part: Part, data: Data, tally: Tally) -> Iterator[Sentence]:
                 names = ", ".join(tally.files)
                 raise DataError(f"{names}: no sentence has {encoding.units} that are kept", hint=_HINT)
 
-    yield from chosen(read, data.select, tally)
+    yield from in_blocks(chosen(read, data.select, tally), data.blocks)
     if part.whole:
         tally.require_some(data)
 

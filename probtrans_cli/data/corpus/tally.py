@@ -226,6 +226,27 @@ def chosen(read: Callable[[Tally], Iterable[Sentence]], section: Select, tally: 
         yield sentence
 
 
+END = "</s>"
+"""The word at the end of a sentence in a block; see `data.blocks`."""
+
+
+def in_blocks(sentences: Iterable[Sentence], words: int | None) -> Iterator[Sentence]:
+    """Yield the words of sentences in blocks of ``words``, the last one shorter; None: the sentences as they are."""
+    if words is None:
+        yield from sentences
+        return
+    block: list[str] = []
+    where = ""
+    for sentence in sentences:
+        where = where or sentence.where
+        block += [*sentence.words, END]
+        while len(block) >= words:
+            yield Sentence(block[:words], where=where)
+            block, where = block[words:], sentence.where
+    if block:
+        yield Sentence(block, where=where)
+
+
 def shortened(sentences: Iterable[Sentence], vocabulary: Vocabulary, data: Data, tally: Tally) -> Iterator[Sentence]:
     """Yield sentences, with those of more tokens than `data.longest` divided or left out, and counted.
 
