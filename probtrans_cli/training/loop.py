@@ -170,7 +170,8 @@ class Trainer:
         def done() -> Iterator[None]:
             for _ in range(updates):
                 self.state.batch %= len(batches)
-                yield self._update(batches)
+                self._update(batches)
+                yield
 
         return coordinates(self.network, batch, self.model.task.wants(batch), done())
 

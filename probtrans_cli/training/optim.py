@@ -134,8 +134,8 @@ def rate_factors(section: Optim, network: nn.Module, stages: Stages) -> dict[int
     if section.encoder_rate != 1.0:
         for parameter in network.get_submodule("encoder").parameters():
             factors[id(parameter)] = section.encoder_rate * factors.get(id(parameter), 1.0)
-    for parameter, factor in width_factors(network).items():
-        factors[parameter] = factor * factors.get(parameter, 1.0)
+    for identity, factor in width_factors(network).items():
+        factors[identity] = factor * factors.get(identity, 1.0)
     return factors
 
 

@@ -128,11 +128,13 @@ class ArcsFactor(Factor):
         of_labels = of_labels + torch.einsum("bik,kij->bij", labels @ self.q.mT, pairs.near)
         of_labels = of_labels + torch.einsum("bjk,kij->bij", labels @ self.r.mT, pairs.near)
         if pairs.between is not None:
-            sums = (labels @ self.X.flatten(0, 1).mT).unflatten(-1, (4, -1)) @ pairs.between
+            sums = (labels @ self.X.flatten(0, 1).mT).reshape(*labels.shape[:2], 4, -1) @ pairs.between
             of_words, of_heads = sums.transpose(1, 2).tensor_split(2, dim=1)
             for left, right in (of_words.unbind(1), of_heads.mT.unbind(1)):
                 of_labels = of_labels + torch.where(pairs.left, left, right)
-        of_root = None if self.Y is None else ((labels @ self.Y.flatten(0, 1).mT) * pairs.around).sum(-1)
+        of_root = None
+        if self.Y is not None and pairs.around is not None:
+            of_root = ((labels @ self.Y.flatten(0, 1).mT) * pairs.around).sum(-1)
         return of_labels[:, None], torch.einsum("kc,kij->cij", self.p, pairs.near)[None], of_root
 
     def messages(
@@ -146,7 +148,9 @@ class ArcsFactor(Factor):
             left, right = arcs * pairs.left, arcs * ~pairs.left
             sums = torch.stack([left, right, left.mT, right.mT], dim=2) @ pairs.between.mT
             message = message + sums.flatten(2) @ self.X.flatten(0, 1)
-        return message if self.Y is None else message + (root[..., None] * pairs.around) @ self.Y.flatten(0, 1)
+        if self.Y is not None and pairs.around is not None:
+            message = message + (root[..., None] * pairs.around) @ self.Y.flatten(0, 1)
+        return message
 
 
 def around(rate: Float[Tensor, "b n m"]) -> Float[Tensor, "b n 2*m"]:

@@ -30,7 +30,7 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
     ours, theirs = (read_corpus(find(name), "conllu") for name in (predictions, gold))
     every = list(side_by_side(ours, theirs, display_name(predictions), display_name(gold)))
     pairs = [(sentence, gold_sentence) for sentence, gold_sentence in every if gold_sentence.heads is not None]
-    partly = [gold_sentence.missing_head for _, gold_sentence in every if gold_sentence.heads is None]
+    partly = [str(gold_sentence.missing_head) for _, gold_sentence in every if gold_sentence.heads is None]
     if not pairs:
         raise DataError(f"{partly[0]}: a word without HEAD, and so in every gold sentence", hint="give gold trees")
     if partly:
