@@ -105,7 +105,10 @@ GROUPS = (
     Group(
         "Language models",
         "ewt",
-        {"mlm-ewt-rotary": "9 min", "mlm-ewt-probabilistic": "11 min", "mlm-ewt-transformer": "9 min"},
+        {
+            "mlm-ewt-rotary": "9 min", "mlm-ewt-probabilistic": "11 min", "mlm-ewt-transformer": "9 min",
+            "lm-ewt-probabilistic": "4 min", "lm-ewt-transformer": "5 min",
+        },
     ),
     Group(
         "Language models",
