@@ -79,6 +79,8 @@ CASES = {
     if (kind, ranks) != ("all-dep", True) and (latent, kind) != ("categorical", "rectified")
 } | {"transformer": transformer(), "transformer-ranks": transformer(ranks=True)}  # fmt: skip
 
+EACH_KIND = ("categorical-uv", "spherical-rotary", "spherical-dep-split", "transformer-ranks")
+
 
 def trained(section: dict[str, Any], rate: float, seed: int, updates: int = 10) -> tuple[Network, Inputs, Wants, Any]:
     """A network, a batch with hidden words, and its training, whose losses come one by one."""
@@ -159,7 +161,10 @@ def test_numbers_keep_their_size_as_a_model_grows_and_did_not_without_a_base(cas
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=() if case in EACH_KIND else pytest.mark.exhaustive) for case in CASES],
+)
 def test_all_exponents_are_0_up_to_a_width_of_1024(case: str) -> None:
     assert not far(exponents(case, [64, 128, 256, 512, 1024], BASE, seeds=6), 0.1)
 
