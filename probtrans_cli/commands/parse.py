@@ -23,6 +23,7 @@ from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.source import IN_FOLDER as RECIPE
 from probtrans_cli.recipe.source import load_stored
 from probtrans_cli.tasks import TASKS
+from probtrans_cli.tasks.base import Answers
 from probtrans_cli.text import counted, harmless
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.formats import FORMATS, DisplayOptions, FormatName
@@ -149,10 +150,11 @@ class Parsing:
         options: ParseOptions = request
         if form.shows:
             if not set(form.shows) & set(model.task.answers.gives):
-                # A task of several parts has the answers of its parts, and none of these.
                 every = {kind: getattr(row.load(), "answers", None) for kind, row in TASKS.items()}
                 kinds = " or ".join(
-                    kind for kind, answers in every.items() if answers and set(form.shows) & set(answers.gives)
+                    kind
+                    for kind, answers in every.items()
+                    if isinstance(answers, Answers) and set(form.shows) & set(answers.gives)  # else those of its parts
                 )
                 message = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
                 raise UsageError(message, hint=f"use -f jsonl, or a model of kind {kinds}")

@@ -16,7 +16,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.folders.places import expand_home, places, with_home
 
 NO_PATHS = {"overrides", "require", "channel", "weights", "shard", "seeds", "comments"}
-NO_PATHS |= {"licence", "name", "names", "package_version", "prompt", "stop"}
+NO_PATHS |= {"check_width", "licence", "name", "names", "package_version", "prompt", "stop", "sweep"}
 """Arguments and options whose values are text, but name neither a file nor a folder."""
 
 

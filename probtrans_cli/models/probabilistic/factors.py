@@ -128,7 +128,7 @@ class ArcsFactor(Factor):
         of_labels = of_labels + torch.einsum("bik,kij->bij", labels @ self.q.mT, pairs.near)
         of_labels = of_labels + torch.einsum("bjk,kij->bij", labels @ self.r.mT, pairs.near)
         if pairs.between is not None:
-            sums = (labels @ self.X.flatten(0, 1).mT).reshape(*labels.shape[:2], 4, -1) @ pairs.between
+            sums = (labels @ self.X.flatten(0, 1).mT).reshape(*labels.shape[:2], 4, self.X.shape[1]) @ pairs.between
             of_words, of_heads = sums.transpose(1, 2).tensor_split(2, dim=1)
             for left, right in (of_words.unbind(1), of_heads.mT.unbind(1)):
                 of_labels = of_labels + torch.where(pairs.left, left, right)
