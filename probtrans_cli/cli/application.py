@@ -695,7 +695,12 @@ def parse(
     ] = False,
     block_bytes: Annotated[
         int | None,
-        Option("--block-size", min=1, metavar="BYTES", help="Bytes of a block, default 4194304."),
+        Option(
+            "--block-size",
+            min=1,
+            metavar="BYTES",
+            help="Bytes of a block; default: a 64th of the input, from 65,536 to 4,194,304.",
+        ),
     ] = None,
     threads: Threads = None,
 ) -> None:
@@ -714,7 +719,6 @@ def parse(
     pictures = folder if FORMATS[format].write_folder and option is None else None
     request = verb.ParseRequest(**values, folder=pictures)
     if folder is not None and pictures is None:
-        block_bytes = block_bytes or bulk.BLOCK_BYTES
         bulk.parse_in_bulk(bulk.BulkRequest(request, folder, workers, shard, merge, block_bytes))
         return
     if option is not None:

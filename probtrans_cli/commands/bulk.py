@@ -53,8 +53,9 @@ FORMAT = 4  # of a job's folder
 _ABOUT_THE_MODEL = ("training/", "eval.json", "README.md")  # what a checkpoint has beside the model
 WARNING = "warning"
 """The key of a block's marker with the warning of the first sentence that was too long."""
-BLOCK_BYTES = 4 << 20
-"""Bytes of a block of a plain file: half a minute's work or so, and what a kill costs."""
+BLOCKS, SMALLEST, LARGEST = 64, 64 << 10, 4 << 20
+"""A job is cut into this many blocks, so that several workers have something to do, of bytes within these limits: half
+a second to half a minute of work or so, which is what a kill costs."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class BulkRequest:
     """``I/N``: the share of the job, I from 1 to N; None: all of it."""
     merge: bool = False
     """Only put the results together."""
-    block_bytes: int = BLOCK_BYTES
+    block_bytes: int | None = None
+    """Of a plain file; None: by the size of the inputs."""
 
 
 def parse_in_bulk(request: BulkRequest) -> None:
@@ -87,7 +89,9 @@ def parse_in_bulk(request: BulkRequest) -> None:
     request = replace(request, parse=replace(request.parse, files=located(request.parse.files)))
     versions = [_version(name) for name in request.parse.files]
     inputs = list(zip(request.parse.files, versions, strict=True))
-    blocks = [block for name, file in inputs for block in cut(name, file.size, request.block_bytes, file)]
+    size = request.block_bytes or min(max(sum(file.size for file in versions) // BLOCKS, SMALLEST), LARGEST)
+    request = replace(request, block_bytes=size)
+    blocks = [block for name, file in inputs for block in cut(name, file.size, size, file)]
     # By its own folder: `best` may be another one when a worker starts, or a process of another share.
     pinned = replace(request.parse, checkpoint=str(locate(request.parse.checkpoint)))
     if pinned.coordination is not None:

@@ -124,7 +124,7 @@ def test_another_job_is_refused_in_the_folder(place: list[str], trained: Path, i
         ([*place[:-1], *OPTIONS], "number 5 of inputs is"),
         ([*place, "a.txt", *OPTIONS], "number 6 of inputs is none there"),
         ([place[0], other, *place[2:], *OPTIONS], "checkpoint is"),
-        ([*place, "--output-dir", "out"], "block_bytes is 300 there and 4194304 here"),
+        ([*place, "--output-dir", "out"], "block_bytes is 300 there and 65536 here"),
     ):
         for merge in ([], ["--merge"]):
             refused(invoke(*changed, *merge), 2, "holds another job", said, "another folder")
