@@ -13,6 +13,7 @@ This module is imported by each start of the command line, so it imports nothing
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -21,9 +22,11 @@ import socket
 import stat
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -38,7 +41,8 @@ VERBS = ("generate", "parse")
 """What a client leaves to the server: the verbs that load a model to answer."""
 NUMBER = struct.Struct("<i")
 OF_ANOTHER_VERSION = -1
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+PATIENCE, PAUSE = 10.0, 0.1  # seconds for a request, and after a fault
 
 
 # --- client -----------------------------------------------------------------------------------------------------------
@@ -127,23 +131,31 @@ def serve(path: Path, run: Callable[[list[str]], int], ready: Callable[[], None]
         gc.freeze()  # a child that looks for garbage would copy the pages of what it shares with the server
         ready()
         while True:
-            client, _ = listener.accept()
-            with client:
-                if os.fork() == 0:
-                    listener.close()
-                    _answer(client, run)
+            try:
+                client, _ = listener.accept()
+                with client:
+                    if os.fork() == 0:
+                        listener.close()
+                        _answer(client, run)
+            except OSError as error:  # too many files or processes: this client computes by itself
+                log(f"warning: a client is not answered: {reason(error)}")
+                time.sleep(PAUSE)
 
 
 def _answer(client: socket.socket, run: Callable[[list[str]], int]) -> NoReturn:
     code = 1
     try:
+        os.setsid()  # else one that reads from the terminal of a background job would stop the server, too
         for number in (*PASSED_ON, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        client.settimeout(PATIENCE)
         length, descriptors, _, _ = socket.recv_fds(client, NUMBER.size, 4)
         request = from_json(_received(client, *NUMBER.unpack(length)))
         if request["version"] == __version__:
             client.sendall(NUMBER.pack(os.getpid()))
+            client.settimeout(None)
+            Thread(target=_end_with, args=(client,), daemon=True).start()
             _become(request, descriptors)
             try:
                 code = run(request["arguments"])
@@ -155,6 +167,13 @@ def _answer(client: socket.socket, run: Callable[[list[str]], int]) -> NoReturn:
         client.sendall(NUMBER.pack(code))
     finally:  # with whatever fault: the client sees that there is no code
         os._exit(max(code, 0))
+
+
+def _end_with(client: socket.socket) -> None:
+    """Interrupt this process once the client is gone, which says no more after its request."""
+    with suppress(OSError):
+        client.recv(1)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _become(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -187,7 +206,8 @@ def _listening(path: Path) -> Iterator[socket.socket]:
     except OSError as error:
         listener.close()
         hint = "give a path of at most 100 characters, in a folder that you may write, where there is nothing"
-        raise UsageError(f"{path}: no socket can be made: {reason(error)}", hint=hint) from None
+        why = "a file, or another server's socket, is there" if error.errno == errno.EADDRINUSE else reason(error)
+        raise UsageError(f"{path}: no socket can be made: {why}", hint=hint) from None
     identity = path.lstat().st_ino
     try:
         yield listener

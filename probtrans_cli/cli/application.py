@@ -415,6 +415,10 @@ def train(
             raise UsageError(f"{option} goes with {needed}", hint=f"give {needed}, too")
     if sweep and check_width:
         raise UsageError("--sweep and --check-width exclude each other", hint="give one of them")
+    if sweep and seeds:
+        raise UsageError("--seeds does not go with --sweep", hint="make it an axis: --sweep 'seed=[0, 1, 2]'")
+    if sweep and dry_run:
+        raise UsageError("--dry-run is of one training", hint="leave out --sweep")
     if print_recipe:
         console.result(verb.resolved(verb.TrainRequest(**values | {"seeds": None})))
         return

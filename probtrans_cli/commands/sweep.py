@@ -87,6 +87,7 @@ def sweep(request: TrainRequest, axes: Sequence[str], *, shard: str | None, numb
 
     Raises:
         UsageError: an axis is not one; the processes of a launcher cannot share a sweep.
+        RecipeError: the recipe of a point has a fault.
     """
     if "RANK" in os.environ:
         raise UsageError("a sweep is not for the processes of one training", hint="give each process group a --shard")
@@ -95,18 +96,20 @@ def sweep(request: TrainRequest, axes: Sequence[str], *, shard: str | None, numb
     folder = folder_of(request, recipe)
     points = grid.points(number, recipe.seed)
     results: list[dict[str, Any]] = []
+    runs = []
+    for settings in points:
+        name = "-".join([folder.name, *(f"{key.rpartition('.')[2]}={_name(value)}" for key, value in settings.items())])
+        overrides = [*request.overrides, *_overrides(request, settings)]
+        load_recipe(request.recipe, overrides)  # a fault of the last point is told before the first is trained
+        runs.append(replace(request, overrides=overrides, run=folder.with_name(name)))
     for place, settings in list(enumerate(points, start=1))[first - 1 :: of]:
         console.log(f"point {place} of {len(points)}: {', '.join(f'{key}={_name(settings[key])}' for key in settings)}")
-        name = "-".join([folder.name, *(f"{key.rpartition('.')[2]}={_name(value)}" for key, value in settings.items())])
-        one = replace(
-            request, overrides=[*request.overrides, *_overrides(request, settings)], run=folder.with_name(name)
-        )
         try:
-            result: dict[str, Any] = train(one)
+            result: dict[str, Any] = train(runs[place - 1])
         except NotFiniteError as error:  # what a rate that is too high comes to is a result, too
             console.log(f"not finite: {error.message}")
             result = {"failed": error.message}
-        results.append({"settings": settings, "run": str(one.run), **result})
+        results.append({"settings": settings, "run": str(runs[place - 1].run), **result})
     return {"name": recipe.name, "metric": recipe.task.metric, "grid": grid.axes, "points": results}
 
 

@@ -394,7 +394,7 @@ class Data(Section):
     """Which sentences of the files are used."""
     vocabulary: Annotated[VocabularySection, VOCABULARIES] = WordVocabulary()
     """The vocabulary: words | sentencepiece | wordpiece | char."""
-    blocks: Annotated[int, Field(ge=2)] | None = None
+    blocks: Annotated[int, Field(ge=2, le=10_000)] | None = None
     """Language models read the text in blocks of this many words: all sentences one behind the other, with `</s>` at
     the end of each, cut without regard to them. null = each sentence is a text of its own."""
     longest: Annotated[int, Field(ge=3)] | None = None

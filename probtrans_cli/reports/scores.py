@@ -76,7 +76,9 @@ def shown(name: str, value: float | None) -> str:
     """Format a score: shares in percent, other numbers with four digits."""
     if value is None:
         return "-"
-    return f"{100 * value:.2f} %" if is_share(name) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if is_share(name):
+        return f"{100 * value:.2f} %"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:,.4g}"
 
 
 def flattened(scores: dict[str, Any]) -> dict[str, float]:

@@ -26,7 +26,7 @@ def sweep_report(result: dict[str, Any]) -> str:
     metric, keys = result["metric"], list(result["grid"])
     rows = []
     for point in result["points"]:
-        scores = point.get("mean") or flattened(point.get("dev", {}))
+        scores = flattened(point.get("dev", {}))
         value = "not finite" if "failed" in point else shown(metric, scores.get(metric))
         rows.append([*(point["settings"][key] for key in keys), value, visible(point["run"], longest=120)])
     runs = " ".join(row[-1] for row in rows[:2]) + (" ..." if len(rows) > 2 else "")
@@ -75,7 +75,7 @@ def coordinate_report(result: dict[str, Any]) -> str:
     text = console.render(["", *map(str, widths), "exponent", "of |x|"], rows, title=title)
     return (
         f"{text}\nexponent: of the change, the slope over the width; 0 is right (* is further away). of |x|: of the "
-        "size itself, which scores that start at random may lose.\n"
+        "size itself, which may fall for scores: they start as sums of random terms.\n"
     )
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,31 @@ def test_a_client_passes_signals_on(
             assert process.wait(timeout=60) == code
 
 
+def test_a_child_ends_with_its_client_and_never_stops_the_server(
+    answering: tuple[Path, subprocess.Popen[str]], trained: Path, tmp_path: Path
+) -> None:
+    """A client that is killed cannot pass that on. The child has a session of its own: a terminal stops it alone."""
+    path, process = answering
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        pytest.skip("the system does not list children")
+    environment = {**os.environ, server.VARIABLE: str(path)}
+    command = [*PROBTRANS, "parse", str(trained / "runs/tiny"), "-f", "jsonl"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, **pipes) as client:  # type: ignore[call-overload]
+        client.stdin.write(b"a b\n")
+        client.stdin.flush()
+        assert client.stdout.readline()
+        (child,) = map(int, children.read_text("ascii").split())
+        assert os.getsid(child) == child != os.getsid(process.pid)
+        client.kill()
+        client.wait()
+        deadline = time.monotonic() + 60
+        while children.read_text("ascii").split():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def test_without_an_answer_the_command_runs_here(
     tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,7 +150,7 @@ def test_a_socket_is_made_where_nothing_is(tmp_path: Path, monkeypatch: pytest.M
 
     taken = tmp_path / "taken"
     taken.write_text("mine", encoding="utf-8")
-    with pytest.raises(UsageError, match="no socket can be made: Address already in use"):
+    with pytest.raises(UsageError, match="no socket can be made: a file, or another"):
         server.serve(taken, len, ready)
     assert taken.read_text("utf-8") == "mine"
     with pytest.raises(UsageError, match="too long"):

@@ -167,7 +167,7 @@ def in_proportion(path: str, size: int, width: int, before: int) -> int:
         UsageError: it is no whole number.
     """
     if size * width % before:
-        hint = f"choose widths that {before} // {math.gcd(size, before)} = {before // math.gcd(size, before)} divides"
+        hint = f"choose multiples of {before // math.gcd(size, before)}"
         raise UsageError(f"at width {width}, {path} would be {size * width / before:g} in place of {size}", hint=hint)
     return size * width // before
 
