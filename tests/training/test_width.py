@@ -125,11 +125,14 @@ def exponents(case: str, widths: list[int], base: int | None, seeds: int) -> dic
         [coordinates(*trained(section(case, width, base), rate, seed)) for seed in range(seeds)] for width in widths
     ]
     names = [
-        (name, what) for name in over[0][0] for what in ("size", "change") if what == "change" or not is_score(name)
+        (name, measure)
+        for name in over[0][0]
+        for measure in ("size", "change")
+        if measure == "change" or not is_score(name)
     ]
     return {
-        f"{what} of {name}": exponent(widths, [sum(sizes[name][what] for sizes in runs) for runs in over])
-        for name, what in names
+        f"{measure} of {name}": exponent(widths, [sum(sizes[name][measure] for sizes in runs) for runs in over])
+        for name, measure in names
     }
 
 
