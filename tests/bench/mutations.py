@@ -1,4 +1,4 @@
-"""Break thirty places of the package, one after the other; the default tests must notice each of them.
+"""Break 35 places of the package, one after the other; the default tests must notice each of them.
 
     python -m tests.bench.mutations               all: about ten minutes on two cores
     python -m tests.bench.mutations --only 3 17   some, by number
@@ -80,7 +80,7 @@ MUTATIONS = (
     ),
     Mutation(
         "models/transformer.py",
-        "query @ key.mT * query.shape[-1] ** -0.5",
+        "query @ key.mT * (self.scale or self.size**-0.5)",
         "query @ key.mT",
         "tests/models/test_transformer.py",
     ),
@@ -165,6 +165,32 @@ MUTATIONS = (
         "if not right:",
         "tests/openie/test_tuple_scores.py",
     ),
+    # arcs of a parser, the causal field, widths
+    Mutation(
+        "models/probabilistic/factors.py",
+        "from_left = (to - rate)[..., None]",
+        "from_left = to[..., None]",
+        "tests/models/test_factors.py tests/models/test_forms.py",
+    ),
+    Mutation(
+        "models/probabilistic/factors.py",
+        "left, right = arcs * pairs.left, arcs * ~pairs.left",
+        "right, left = arcs * pairs.left, arcs * ~pairs.left",
+        "tests/models/test_factors.py tests/models/test_forms.py",
+    ),
+    Mutation(
+        "models/probabilistic/causal.py",
+        "shifted(scores[:, :, k], k + 1, -torch.inf)",
+        "shifted(scores[:, :, k], k, -torch.inf)",
+        "tests/models/test_causal.py",
+    ),
+    Mutation(
+        "models/probabilistic/causal.py",
+        "last = functional.linear(prefix[:, -1:], self.C)",
+        "last = functional.linear(prefix[:, -1:], self.C.T)",
+        "tests/models/test_causal.py",
+    ),
+    Mutation("models/width.py", "heads=r / per_label", "heads=r", "tests/training/test_width.py"),
 )
 
 

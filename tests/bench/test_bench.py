@@ -14,7 +14,7 @@ import pytest
 import torch
 from support import ROOT, environment, sentences
 
-from bench import baseline, corpus, encoder, head_bias, linear_chain, parse, udpipe
+from bench import baseline, corpus, encoder, head_bias, linear_chain, mutations, parse, udpipe
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
@@ -301,3 +301,11 @@ def test_a_linear_chain_learns_the_tags_of_a_recipe(tmp_path: Path) -> None:
     overrides = [f"data.{split}={file}" for split in ("train", "dev", "test")]
     score, value, _ = linear_chain.chain_of("wnut17-probabilistic", overrides)
     assert (score, value) == ("F1", 100.0)
+
+
+def test_mutations_change_places_that_there_are() -> None:
+    """A mutation whose place was rewritten breaks nothing, so that nobody would see whether tests notice it."""
+    for mutation in mutations.MUTATIONS:
+        module = (ROOT / "probtrans_cli" / mutation.module).read_text("utf-8")
+        assert module.count(mutation.before) == 1, f"{mutation.module}: {mutation.before}"
+        assert all((ROOT / path).is_file() for path in mutation.tests.split())

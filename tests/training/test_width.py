@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from probtrans_cli.models import build
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS
+from probtrans_cli.models.width import scales_of_field
 from probtrans_cli.recipe.training import Optim
 from probtrans_cli.training.coordinates import Sizes, coordinates, exponent
 from probtrans_cli.training.optim import Optimizers
@@ -161,6 +163,34 @@ def test_numbers_keep_their_size_as_a_model_grows_and_did_not_without_a_base(cas
     )
     assert not far({name: value for name, value in kept.items() if "scores" not in name}, 0.25)
     assert max(map(abs, lost.values())) > 0.3
+
+
+def test_the_factors_are_those_of_the_page() -> None:
+    """The table of docs/scaling.md at four times the width, twice the rank, and (chosen) twice the features."""
+
+    def scales(**options: Any) -> dict[str, Any]:
+        section = {"labels": 64, "channels": 4, "base_width": 16, "base_rank": 8, "ternary_std": 0.1}
+        section |= {"decomposition": {"kind": "rotary", "rank": 16}, **options}
+        made = scales_of_field(read(SMALL, f"model={{kind: probabilistic, {json.dumps(section)[1:-1]}}}").model)
+        assert made is not None
+        return made._asdict()
+
+    n, r, f = 4.0, 2.0, 4.0
+    one = {"kind": "single-split", "features": 16}
+    rectified = {"kind": "rectified", "features": 16}
+    expected = {
+        ("spherical", "chosen"): {"hidden": (n**-0.5, 1 / n), "heads": r, "features": (f, f / n), "feature_weight": f},
+        ("categorical", "chosen"): {
+            "hidden": (1.0, n**-0.5), "heads": r / n, "features": (f, f / n), "feature_weight": f / n,
+        },
+        ("spherical", "rectified"): {"features": (1.0, 1 / n)},
+        ("categorical", "rectified"): {"features": (n**0.5, n**-0.5)},
+    }  # fmt: skip
+    for (latent, features), factors in expected.items():
+        made = scales(latent=latent, globals=one if features == "chosen" else rectified)
+        assert {name: pytest.approx(value) for name, value in factors.items()} == {name: made[name] for name in factors}
+        assert made["output"] == (n**-0.5, 1 / n)
+        assert made["logits"] == 1 / n
 
 
 @pytest.mark.slow
