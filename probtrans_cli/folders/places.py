@@ -15,8 +15,10 @@ def with_home(path: str) -> str:
     which stays what it is if it is expanded again.
 
     Raises:
-        UsageError: `~` is no folder, as there is neither $HOME nor a user of this number.
+        UsageError: the path is empty, or `~` is no folder, as there is neither $HOME nor a user of this number.
     """
+    if not path:  # pathlib's is the current folder
+        raise UsageError("a path is empty", hint='write . for this folder; "$RUN" is empty where RUN is not set')
     try:
         expanded = os.path.expanduser(path)  # noqa: PTH111  (pathlib's takes `./~` for `~`, and refuses `~backup`)
     except ValueError:  # what no user's name can have

@@ -45,10 +45,15 @@ PATHS = [
     ("a/~", "a/~"),
     ("x~", "x~"),
     ("-", "-"),
-    ("", ""),
     ("a/", "a/"),
     ("embedded:toy/train.conllu", "embedded:toy/train.conllu"),
 ]
+
+
+def test_an_empty_path_is_no_folder(invoke: Invoke) -> None:
+    """Of a variable that is not set, as in `--run "$RUN"`; pathlib's would be the current folder."""
+    for words in (["eval", ""], ["train", "quickstart", "--run", ""], ["table", ""], ["export", "", "out"]):
+        refused(invoke(*words), 2, "a path is empty")
 
 
 def test_what_stands_for_the_home_folder(home: Path) -> None:
