@@ -15,7 +15,7 @@ import errno
 import hashlib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -109,10 +109,12 @@ class Verified:
 
 
 def write(
-    folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]], *, replace: bool = True
-) -> None:
+    folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]], *, replace: bool = True,
+    finish: Callable[[Path], object] | None = None,
+) -> None:  # fmt: skip
     """Write a checkpoint folder in one step, with checksums. Replaces a folder of that name, and keeps what else lies
-    in it; or refuses to ``replace`` anything but an empty folder.
+    in it; or refuses to ``replace`` anything but an empty folder. ``finish`` adds to the new folder, without checksums,
+    before it gets its name.
 
     Raises:
         DataError: the disk is full.
@@ -123,6 +125,8 @@ def write(
     try:
         with (atomic.writing_folder if replace else atomic.adding_folder)(folder) as new:
             _fill(new, texts, tensors)
+            if finish is not None:
+                finish(new)
             if replace:
                 _copy_strangers(folder, new)
     except (OSError, SafetensorError) as error:

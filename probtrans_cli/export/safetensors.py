@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ def write(
     more: Mapping[str, str] | None = None,
     *,
     format: str = "safetensors",
+    finish: Callable[[Path], object] | None = None,
 ) -> dict[str, Any]:
     """Write the folder; ``largest_difference`` is that of the word representations of random sentences.
 
@@ -33,6 +34,7 @@ def write(
         options: how it is written.
         more: further texts by the names of their files, or others in the place of its own.
         format: the name in the report.
+        finish: adds to the folder before it gets its name.
 
     Raises:
         UsageError: the folder cannot be written.
@@ -50,7 +52,7 @@ def write(
     report["bytes"] = sum(value.numel() * value.element_size() for value in weights.values())
     texts = texts_of(model, scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n", **(more or {})}
     try:
-        checkpoint.write(out.absolute(), texts, {"model.safetensors": weights}, replace=False)
+        checkpoint.write(out.absolute(), texts, {"model.safetensors": weights}, replace=False, finish=finish)
     except CheckpointError as error:
         raise UsageError(error.message, hint="choose another OUT folder") from None
     return report

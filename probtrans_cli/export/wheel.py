@@ -22,7 +22,7 @@ from typing import Any
 
 from probtrans_cli import checkpoint
 from probtrans_cli.corpora import corpus_of
-from probtrans_cli.errors import UsageError, unwritten
+from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export import safetensors as folder_format
 from probtrans_cli.folders.checkpoints import GROUP, PACKAGES, SUMS, listed, normalised
@@ -64,18 +64,21 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     assert model.folder is not None, "it was loaded"
     scores = {} if "pruned" in options.about else checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
     card = _card(model, package, scores, options)
-    report = folder_format.write(model, out, options, {"README.md": card}, format="wheel")
-    report["package"] = f"{package} {options.package_version}"
-    report["wheel"] = str(_write_wheel(model, out, package, options, card))
-    return report
+    stem = f"{package.replace('-', '_')}-{options.package_version}"
+    name = f"{stem}-py3-none-any.whl"
+
+    def pack(folder: Path) -> None:
+        texts = _about(model, package, options, card)
+        _write_wheel(folder, folder / name, f"{PACKAGES}/{package.replace('-', '_')}", f"{stem}.dist-info", texts)
+
+    report = folder_format.write(model, out, options, {"README.md": card}, format="wheel", finish=pack)
+    return report | {"package": f"{package} {options.package_version}", "wheel": str(out / name)}
 
 
 # --- the wheel --------------------------------------------------------------------------------------------------------
 
 
-def _write_wheel(model: Model, out: Path, package: str, options: ExportOptions, card: str) -> Path:
-    stem = f"{package.replace('-', '_')}-{options.package_version}"
-    place, about = f"{PACKAGES}/{package.replace('-', '_')}", f"{stem}.dist-info"
+def _about(model: Model, package: str, options: ExportOptions, card: str) -> dict[str, str]:
     pieces = "[hf]" if model.recipe.data.vocabulary.kind == "wordpiece" else ""
     headers = [
         "Metadata-Version: 2.1",
@@ -87,29 +90,23 @@ def _write_wheel(model: Model, out: Path, package: str, options: ExportOptions, 
         f"Requires-Dist: probtrans{pieces} >={__version__}",
         "Description-Content-Type: text/markdown",
     ]
-    texts = {
+    return {
         "METADATA": "\n".join(headers) + f"\n\n{card}",
         "WHEEL": f"Wheel-Version: 1.0\nGenerator: probtrans {__version__}\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "entry_points.txt": f"[{GROUP}]\n{package} = {place.replace('/', '.')}\n",
+        "entry_points.txt": f"[{GROUP}]\n{package} = {PACKAGES}.{package.replace('-', '_')}\n",
     }
-    path = out / f"{stem}-py3-none-any.whl"
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with zipfile.ZipFile(partial, "x", zipfile.ZIP_DEFLATED) as archive:
-            record = []
-            names = [*listed(out), SUMS]
-            files: Iterator[tuple[str, bytes]] = ((f"{place}/{name}", (out / name).read_bytes()) for name in names)
-            for name, content in (*files, *((f"{about}/{name}", text.encode()) for name, text in texts.items())):
-                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-                record.append(f"{name},sha256={digest},{len(content)}\n")
-                _add(archive, name, content)
-            _add(archive, f"{about}/RECORD", "".join([*record, f"{about}/RECORD,,\n"]).encode())
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        hint = f"{out} is complete without it: remove the folder, and export again elsewhere"
-        raise unwritten(str(path), error, UsageError, hint=hint) from None
-    return path
+
+
+def _write_wheel(folder: Path, path: Path, place: str, about: str, texts: Mapping[str, str]) -> None:
+    with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
+        record = []
+        names = [*listed(folder), SUMS]
+        files: Iterator[tuple[str, bytes]] = ((f"{place}/{name}", (folder / name).read_bytes()) for name in names)
+        for name, content in (*files, *((f"{about}/{name}", text.encode()) for name, text in texts.items())):
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            record.append(f"{name},sha256={digest},{len(content)}\n")
+            _add(archive, name, content)
+        _add(archive, f"{about}/RECORD", "".join([*record, f"{about}/RECORD,,\n"]).encode())
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
