@@ -52,7 +52,8 @@ PANELS = {
     "Tuples": "--coordination --rescore",
     "Bulk": "--output-dir --workers --shard --merge --block-size",
 }
-"""The groups of a command's options in its help; the first group has the others."""
+"""The groups of a command's options in its help; the first group has the others. Where options of one name mean
+different things, the option itself says its group."""
 
 
 class Grouped(TyperCommand):
@@ -66,6 +67,7 @@ class Grouped(TyperCommand):
                 is_option = parameter.param_type_name == "option"
                 names = parameter.opts if is_option else []
                 panel = next((panels[name] for name in names if name in panels), "Basic")
+                panel = getattr(parameter, "rich_help_panel", None) or panel
                 name = record[0] if is_option else record[0].partition(" <")[0]  # without its type
                 groups[panel if is_option else "Arguments"].append((name, record[1]))
         if not any(groups[panel] for panel in PANELS):
@@ -562,7 +564,9 @@ def evaluate(
 def parse(
     checkpoint: CheckpointArgument,
     files: Files = None,
-    format: Annotated[FormatName, Option("-f", "--format", help=f"{_rows(FORMATS.values())}.")] = "conllu",
+    format: Annotated[
+        FormatName, Option("-f", "--format", metavar="FORMAT", help=f"{_rows(FORMATS.values())}.")
+    ] = "conllu",
     input_form: Annotated[
         Literal["auto", "text", "tokens", "conllu"],
         Option(
@@ -615,7 +619,10 @@ def parse(
             "with eisner those without crossing arcs.",
         ),
     ] = None,
-    seed: Annotated[int | None, Option("--seed", min=0, metavar="S", help="Seed of --samples, default 0.")] = None,
+    seed: Annotated[
+        int | None,
+        Option("--seed", min=0, metavar="S", help="Seed of --samples, default 0.", rich_help_panel="Trees"),
+    ] = None,
     marginals: Annotated[
         bool, Option("--marginals", help="The probability of every head of every word, the root first (jsonl).")
     ] = False,
@@ -820,7 +827,9 @@ def score(
     context: typer.Context,
     kind: Annotated[ScorerName, Argument(metavar="KIND", help=f"{_rows(SCORERS.values())}.")],
     predictions: Annotated[str, Argument(metavar="PREDICTIONS", help="The file to score; - is stdin.", **NAME)],
-    gold: Annotated[str | None, Option("--gold", metavar="FILE", help="The gold annotation.", **NAME)] = None,
+    gold: Annotated[
+        str | None, Option("--gold", metavar="FILE", help="The gold annotation.", rich_help_panel="Basic", **NAME)
+    ] = None,
     column: Annotated[
         Literal["upos", "xpos", "feats", "head", "deprel"] | None,
         Option(
@@ -880,7 +889,7 @@ def export(
         bool, Option("--arcs", help="With --format pt2 or onnx: also the probabilities of arcs, as a further output.")
     ] = False,
     name: Annotated[
-        str | None, Option("--name", help="With --format wheel: the package's name; default: the recipe's.")
+        str | None, Option("--name", metavar="NAME", help="With --format wheel: the package's name; default: the recipe's.")
     ] = None,
     package_version: Annotated[
         str | None,

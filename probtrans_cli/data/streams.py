@@ -27,6 +27,8 @@ _REMEDIES: dict[Appearance, str] = {
     "conllu": "if that is not meant, say --input conllu",
     "columns": "give plain text or CoNLL-U",
     "jsonl": "give plain text or CoNLL-U",
+    "markup": "give the text alone",
+    "bytes": "convert it to UTF-8 with iconv",
 }
 
 

@@ -81,8 +81,12 @@ def test_help_is_in_groups_and_completes_names(
     text = invoke("parse", "--help").out
     groups = ["Arguments:", "Basic:", "Trees:", "Uncertainty:", "Tuples:", "Bulk:"]
     assert [line for line in text.splitlines() if line in groups] == groups
-    assert max(map(len, text.splitlines())) <= 85  # the names of all formats stand in one line
     command = typer.main.get_command(app)
+    for verb in command.commands:  # type: ignore[attr-defined]
+        lines = invoke(verb, "--help").out.splitlines()
+        assert max(map(len, lines)) <= 80, verb
+    assert "Trees:" not in invoke("score", "--help").out, "its --gold is no tree"
+    assert "--seed" in text.partition("Trees:")[2]
     options = {option for verb in command.commands.values() for each in verb.params for option in each.opts}  # type: ignore[attr-defined]
     assert {option for names in PANELS.values() for option in names.split()} <= options
     assert "--install-completion" in invoke("--help").out

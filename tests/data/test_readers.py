@@ -188,6 +188,16 @@ LOOKS: list[tuple[str, list[str], Appearance]] = [
     ("CoNLL-2003", ["-DOCSTART- -X- O O", "", "EU NNP I-NP I-ORG"], "columns"),
     ("entities", ["EU B-ORG", "rejects O", "German B-MISC", "call O", ". O", "", "Peter B-PER"], "columns"),
     ("JSON lines", ['{"text": "a b", "label": 1}'], "jsonl"),
+    ("JSON, a list", ["[", ' {"text": "a b"},'], "jsonl"),
+    ("JSON, a list in a line", ['[{"text": "a b"}, {"text": "c"}]'], "jsonl"),
+    ("JSON, indented", ["{", ' "text": "a b"'], "jsonl"),
+    ("CSV", ["text,label", *['"so, it is fine",pos', "dull,neg"] * 4], "columns"),
+    ("CSV with semicolons", ["fine; dull; so so;2", *["a;b;c;1", "d;e;f;2"] * 3], "columns"),
+    ("entities, the tag first", ["B-ORG EU", "O rejects", "B-MISC German", "O call", "O ."], "columns"),
+    ("CoNLL-2012", ["#begin document (a); part 000", *["a/b  0  0  It  PRP  (NP*  -  -  *  -"] * 5], "columns"),
+    ("a page", ["", "<!doctype HTML>", "<body>"], "markup"),
+    ("a feed", ['<?xml version="1.0"?>', "<a>"], "markup"),
+    ("UTF-16", ["t\0w\0o\0", "\0"], "bytes"),
     ("nothing", [], "text"),
     ("blank", ["", " ", "\r"], "text"),
     ("text", ["two farmers sleep .", "so they do ."], "text"),
@@ -195,6 +205,9 @@ LOOKS: list[tuple[str, list[str], Appearance]] = [
     ("a tab", ["a\tb", "c d"], "text"),
     ("a bracket", ["{so they say}", "{ }{"], "text"),
     ("a tag", ["#winning is all", "O"], "text"),
+    ("a comma a line", [f"{a}, so they {b} ." for a, b in zip("abcdef", "uvwxyz", strict=True)], "text"),
+    ("words in a row", ["yes , no"] * 5 + ["no - yes"], "text"),
+    ("marks", ["[so]", "{", "so", "}"], "text"),
     ("a row behind text", ["two farmers", ROW], "text"),
 ]
 
@@ -274,7 +287,9 @@ def test_what_is_read_as_text_and_does_not_look_so(capsys: pytest.CaptureFixture
     for content, form, kind in [
         (TRAIN, "text", "CoNLL-U"),
         ("a\t1\nb\t0\n", "auto", "rows of columns"),
-        ('{"text": "a"}\n', "auto", "JSON lines"),
+        ('{"text": "a"}\n', "auto", "JSON"),
+        ("<!DOCTYPE html>\n<html>\n", "auto", "HTML or XML"),
+        ("t\0w\0o\0\n", "text", "UTF-16 or no text at all"),
     ]:
         Path("a.txt").write_text(content, "utf-8")
         made = prepare(recipe(train="a.txt", dev=None, format=form))

@@ -43,6 +43,9 @@ def test_columns_are_those_that_are_named() -> None:
         ('good, "a, b"', {"separator": ",", "text": 1, "label": 0}, ("a, b", "good")),
         ('"Bob,\na film, 1\nabc",good', {"separator": ","}, ("Bob, a film, 1 abc", "good")),
         ('5" of film,good', {"separator": ","}, ('5" of film', "good")),
+        ('"a" and "b"\tgood', {}, ('"a" and "b"', "good")),
+        ('"a ""b"""\t"1"', {"quoting": False}, ('"a ""b"""', '"1"')),
+        ('"a ""b"""\t"1"', {"quoting": True}, ('a "b"', "1")),
         ('"a\tb"\tgood', {"quoting": True}, ("a b", "good")),
         ('3 "a b" 7', {"text": 1, "label": 0, "columns": 3, "separator": " ", "quoting": True}, ("a b", "3")),
     ]:
@@ -76,6 +79,10 @@ def test_what_is_misread_otherwise_is_an_error() -> None:
         ),
         ('0,"a\n\n1,b\n0,c"', {"separator": ",", "text": 1, "label": 0}, "a quote is not closed before line 6"),
         ("a,1\rb,0", {"separator": ","}, r"not CSV: a line that ends in \\r alone"),
+        ("a\tpos\rb\tneg\rc\tpos", {}, r"the label 'pos\\rb' holds a line end"),
+        ('"a b"\t"good"', {}, "the label '\"good\"' stands in double quotes"),
+        ("a b;'';\"1\"", {"label": 2, "separator": ";"}, "the label '\"1\"' stands in double quotes"),
+        ('"a ""b"""\t1', {}, "the text .* stands in double quotes, as in CSV"),
         ('"a,1\n' + "b,0\n" * 100_000, {"separator": ","}, "not CSV: field larger than field limit"),
     ]:
         table = Table(**options)
@@ -84,6 +91,14 @@ def test_what_is_misread_otherwise_is_an_error() -> None:
         first = table.separator.join(row) if table.quoted else "\n"
         with pytest.raises(DataError, match=f"^x:3: {message}"):
             read(f"{first}\n{line}", **options)
+
+
+def test_a_file_whose_texts_all_stand_in_quotes_is_an_error() -> None:
+    line = '"so it is"\t1\n'
+    with pytest.raises(DataError, match="x: all 5 texts stand in double quotes, as in CSV"):
+        read(line * 5)
+    for file, options in ((line * 5 + "a\t0", {}), (line * 5, {"quoting": False}), (line * 5, {"quoting": True})):
+        assert len(read(file, **options)) >= 5
 
 
 @given(

@@ -98,6 +98,8 @@ _REMEDIES = {
     "conllu": "data.format=conllu",
     "columns": "data.format=columns, or table for a sentence a line",
     "jsonl": "data.format=jsonl",
+    "markup": "data.train, data.dev, ... to plain text",
+    "bytes": "data.train, data.dev, ... to files in UTF-8: convert it with iconv",
 }
 
 

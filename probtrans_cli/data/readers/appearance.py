@@ -1,4 +1,4 @@
-"""What a file looks like, whatever its name: CoNLL-U, rows of other columns, JSON lines, or text.
+"""What a file looks like, whatever its name: CoNLL-U, rows of other columns, JSON, a page, bytes, or text.
 
 Text is what any file could be. So a file without a known name is CoNLL-U where its first lines look so, and a warning
 names a file that is read as text although it looks like something else.
@@ -6,6 +6,7 @@ names a file that is read as text although it looks like something else.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -20,17 +21,21 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.folders.places import holds
 from probtrans_cli.text import from_json
 
-Appearance = Literal["conllu", "columns", "jsonl", "text"]
+Appearance = Literal["conllu", "columns", "jsonl", "markup", "bytes", "text"]
 IN_WORDS: dict[Appearance, str] = {
     "conllu": "CoNLL-U",
     "columns": "rows of columns",
-    "jsonl": "JSON lines",
+    "jsonl": "JSON",
+    "markup": "HTML or XML",
+    "bytes": "UTF-16 or no text at all",
     "text": "text",
 }
 LOOKED_AT = 100  # lines that decide what a file looks like
 _ID = re.compile(r"\d+([-.]\d+)?")
 _HEAD = re.compile(r"\d+|_")
 _TAG = re.compile(r"O|[BILUES]-\S+")
+_FILLER = re.compile(r"[-_*]|O|[BILUES]-\S+")  # of rows without an annotation in this column
+_MARKUP = re.compile(r"<(!doctype|html|\?xml)\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#\s*(sent_id\s*=|text\s*=|newdoc\b|newpar\b|global\.columns\s*=)")
 _LEAST_COLUMNS = 8  # of CoNLL-U and its relatives, which differ: CoNLL-U Plus, CoNLL-X, CoNLL-2009
 _HELD = 1 << 20  # characters of lines that have been passed on
@@ -78,9 +83,19 @@ def appearance(lines: Iterable[str]) -> Appearance:
         return "text"
     if _is_row(content[0]):
         return "conllu"
-    if is_object(content[0]):
+    if is_object(content[0]) or _begins_array(content):
         return "jsonl"
-    return "columns" if _have_columns(content) else "text"
+    if any("\0" in line for line in content):
+        return "bytes"
+    if _MARKUP.match(content[0].lstrip()):
+        return "markup"
+    return "columns" if _have_columns(content) or _has_table(content) else "text"
+
+
+def _begins_array(content: Sequence[str]) -> bool:
+    """Return whether lines are a list of objects, or an object over several lines."""
+    begin = "".join("".join(content[:2]).split())
+    return begin.startswith('[{"') or (content[0].strip() == "{" and begin.startswith('{"'))
 
 
 def _is_row(line: str) -> bool:
@@ -112,7 +127,31 @@ def _have_columns(content: Sequence[str]) -> bool:
     if len(content) > 1 and tabs != {0}:
         return len(tabs) == 1
     rows = [line.split() for line in content if not line.startswith(DOCUMENT)]
-    return len(rows) >= _LEAST_ROWS and all(len(row) > 1 and _TAG.fullmatch(row[-1]) for row in rows)
+    if len(rows) < _LEAST_ROWS:
+        return False
+    if all(len(row) > 1 and _TAG.fullmatch(row[-1]) for row in rows):
+        return True
+    width = len(rows[0])
+    if width == 1 or any(len(row) != width for row in rows):
+        return False
+    tags, *others = zip(*rows, strict=True)
+    return all(map(_TAG.fullmatch, tags)) or (width > 4 and any(all(map(_FILLER.fullmatch, c)) for c in others))
+
+
+def _has_table(content: Sequence[str]) -> bool:
+    """Return whether lines are rows with commas or semicolons, one column of which has few values, as labels are."""
+    for separator in ",;":
+        if any(f" {separator}" in line for line in content):  # so tokens of text stand
+            continue
+        try:
+            rows = [row for row in csv.reader(content, delimiter=separator) if row][:-1]  # the last may be cut off
+        except csv.Error:
+            continue
+        if len(rows) >= _LEAST_ROWS and len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
+            columns = [[value.strip() for value in column[1:]] for column in zip(*rows, strict=True)]  # without a header
+            if any(2 * len(set(column)) <= len(column) and not any(" " in v for v in column) for column in columns):
+                return True
+    return False
 
 
 def appearance_of(path: str | Path) -> Appearance:

@@ -16,10 +16,9 @@ from probtrans_cli.text import from_json
 
 LABEL = "label"  # the column of the label of a sentence
 _LONGEST_SHOWN = 60
-_QUOTES = (
-    'a column that begins with " ends with ", and a " in it is written twice; data.table.quoting=false takes quotes '
-    "for characters like others"
-)
+_LEAST_QUOTED = 5  # texts that show how a file is written
+_NO_QUOTES = "data.table.quoting=false takes quotes for characters like others"
+_QUOTES = f'a column that begins with " ends with ", and a " in it is written twice; {_NO_QUOTES}'
 _CSV_ERRORS = {
     "unexpected end of data": "a quote that is not closed",
     "new-line character": "a line that ends in \\r alone",
@@ -128,7 +127,8 @@ def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Senten
             not closed; the message names the line where the row begins.
     """
     first = True
-    for number, columns in _quoted_rows(lines, name, table) if table.quoted else _plain_rows(lines, table):
+    rows = _quoted_rows(lines, name, table) if table.quoted else _plain_rows(lines, table)
+    for number, columns in rows if table.quoted or table.quoting is False else _check_quotes(rows, name, table):
         if not any(map(str.strip, columns)):
             continue
         if not (first and table.header):
@@ -196,6 +196,9 @@ def _check_row(columns: list[str], where: str, table: Table) -> None:
         hint = "see data.table: which column is text, which label, how many there are, and what separates them"
         raise DataError(f"{where}: {len(columns)} of {table.width} columns", hint=hint)
     label = columns[table.label]
+    if "\r" in label.strip():
+        problem = f"the label {label[:_LONGEST_SHOWN]!r} holds a line end"
+        raise DataError(f"{where}: {problem}", hint="lines end in \\n or \\r\\n: write them so")
     if any(map(str.strip, columns[table.width :])):
         problem = f"{len(columns)} columns instead of {table.width}"
         if table.label == table.width - 1:
@@ -208,3 +211,29 @@ def _check_row(columns: list[str], where: str, table: Table) -> None:
         if mark in label.strip():
             problem = f"the label {label[:_LONGEST_SHOWN]!r} holds {called}"
             raise DataError(f"{where}: {problem}", hint=f"give the class a name without it; {_QUOTES}")
+
+
+def _stands_in_quotes(value: str, doubled: str = "") -> bool:
+    return len(value) > 2 and value[0] == value[-1] == '"' and doubled in value[1:-1]
+
+
+def _check_quotes(rows: Iterable[tuple[int, list[str]]], name: str, table: Table) -> Iterator[tuple[int, list[str]]]:
+    """Yield rows in which quotes are characters, unless they look like CSV and nothing is said about that.
+
+    Raises:
+        DataError: a label, a text with doubled quotes in it, or every text of a file stands in double quotes.
+    """
+    hint = f"data.table.quoting=true takes them away; {_NO_QUOTES}"
+    texts = quoted = 0
+    for number, columns in rows:
+        if len(columns) >= table.width:
+            text, label = columns[table.text].strip(), columns[table.label].strip()
+            for value, doubled, called in ((label, "", "label"), (text, '""', "text")):
+                if _stands_in_quotes(value, doubled):
+                    shown = f"the {called} {value[:_LONGEST_SHOWN]!r} stands in double quotes, as in CSV"
+                    raise DataError(f"{name}:{number}: {shown}", hint=hint)
+            texts += 1
+            quoted += _stands_in_quotes(text)
+        yield number, columns
+    if texts == quoted >= _LEAST_QUOTED:
+        raise DataError(f"{name}: all {texts} texts stand in double quotes, as in CSV", hint=hint)
