@@ -889,7 +889,8 @@ def export(
         bool, Option("--arcs", help="With --format pt2 or onnx: also the probabilities of arcs, as a further output.")
     ] = False,
     name: Annotated[
-        str | None, Option("--name", metavar="NAME", help="With --format wheel: the package's name; default: the recipe's.")
+        str | None,
+        Option("--name", metavar="NAME", help="With --format wheel: the package's name; default: the recipe's."),
     ] = None,
     package_version: Annotated[
         str | None,

@@ -148,7 +148,9 @@ def _has_table(content: Sequence[str]) -> bool:
         except csv.Error:
             continue
         if len(rows) >= _LEAST_ROWS and len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
-            columns = [[value.strip() for value in column[1:]] for column in zip(*rows, strict=True)]  # without a header
+            columns = [
+                [value.strip() for value in column[1:]] for column in zip(*rows, strict=True)
+            ]  # without a header
             if any(2 * len(set(column)) <= len(column) and not any(" " in v for v in column) for column in columns):
                 return True
     return False
