@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from support import Invoke, quick_trainings, real_data, workplace
+from udtools.state import State
 from udtools.udeval import evaluate, load_conllu
+from udtools.validator import Validator
 
 import probtrans_cli
 from probtrans_cli.commands.train import TrainRequest, train
@@ -67,6 +69,19 @@ def test_scores_are_those_of_udeval_for_what_parse_writes(invoke: Invoke, name: 
     page = Path(f"runs/{name}/report.html").read_text("utf-8")
     assert "Confusions on dev" in page
     assert all(f"By {kind}</h3>" in page for kind in ("relation", "length", "distance"))
+
+
+@pytest.mark.parametrize("options", [[], ["--prob", "--top", "2", "--uncertainty"]])
+def test_raw_text_becomes_a_valid_treebank(invoke: Invoke, options: list[str]) -> None:
+    """As the validator of Universal Dependencies says; of level 2, sentences lack names alone."""
+    text = "Those short foxes rip this scarf. Don't, said \u201cMr.\u201d A.|B=C!\n\n \nWhy?  # \u00e9\u00a0x\n"
+    Path("raw.txt").write_text(text, encoding="utf-8")
+    output = invoke("parse", "runs/heads", "raw.txt", "-f", "conllu", *options).out
+    assert output.count("# text = ") == 4
+    for level, names in ((1, set()), (2, {"missing-sent-id"})):
+        state = State()
+        Validator(lang="ud", level=level, output=None).validate_file_handle(io.StringIO(output), state)
+        assert {fault.testid for fault in state.error_tracker} == names
 
 
 EXTRAS = ["# sent_id = 1", "# text = the dogs rip it", "1-2\tthe dogs" + "\t_" * 7 + "\tSpaceAfter=No"]

@@ -49,9 +49,12 @@ def conllu(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[st
     """Yield the sentence's own lines with our HEAD and DEPREL, and with the task's predictions.
 
     In MISC stand the probabilities of arcs as `Prob=` (over draws of the weights their standard deviations as
-    `ProbSD=`) and latent labels as `Labels=`. Without a tree, the sentence keeps its own.
+    `ProbSD=`) and latent labels as `Labels=`. Without a tree, the sentence keeps its own. An empty line of a text is
+    left out: CoNLL-U has no sentence without words.
     """
     for analysis in analyses:
+        if not analysis.sentence.words and analysis.sentence.lines is None:
+            continue
         if analysis.sentence.unread:
             analysis = _words_alone(analysis)  # noqa: PLW2901
         places, misc = analysis.places(probability=options.probability), {}
