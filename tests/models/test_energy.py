@@ -25,6 +25,7 @@ MODELS: list[dict[str, Any]] = [
     {"head_labels": True, "channels": 3, "globals": GLOBALS[0]},
 ]
 SCORES = with_distances(DECOMPOSITIONS, [None, 1])
+DESCENDING = [*MODELS, {"head_labels": True, "root": {**ROOT, "own_label": True}, "factors": [{"kind": "relations"}]}]
 PAIRS = [(SCORES[(2 * k + number) % len(SCORES)], options) for k, options in enumerate(MODELS) for number in range(2)]
 """Every model with two kinds of scores, which take turns."""
 
@@ -91,10 +92,10 @@ def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, v
     return state._replace(**{State._fields[number]: new})
 
 
-@pytest.mark.parametrize("options", MODELS, ids=name)
+@pytest.mark.parametrize("options", DESCENDING, ids=name)
 def test_sequential_updates_never_raise_the_energy(options: dict[str, Any]) -> None:
     """One variable at a time, in a random order, from the start and from a random state; and they do lower it."""
-    seed = MODELS.index(options)
+    seed = DESCENDING.index(options)
     scores = SCORES[(3 * seed) % len(SCORES)]
     model = encoder(**scores, **options, labels=3, seed=seed).requires_grad_(False)
     unary, mask = sentences([3, 1], labels=3, seed=seed)

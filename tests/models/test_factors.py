@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -111,7 +112,7 @@ def test_the_expected_score_of_every_assignment_is_its_score(factors: list[dict[
 @torch.no_grad()
 def test_messages_are_differences_of_the_expected_score() -> None:
     """It is linear in each variable, so a message to a variable is the score with the variable certain, less a rest."""
-    _, inference, _ = field(4, factors=[*FACTORS, ARCS])
+    _, inference, _ = field(4, factors=[*FACTORS, ARCS, {"kind": "relations"}], head_labels=True, channels=2)
     Q = inference.Q
     messages = inference.messages(Q, "labels", "heads", "root")
     for i, (a, b) in itertools.product(range(4), [(0, 1)]):
@@ -122,6 +123,14 @@ def test_messages_are_differences_of_the_expected_score() -> None:
             scores.append(inference.expected_score(Q._replace(labels=labels)).item())
         message = messages["labels"][0, i]
         assert scores[1] - scores[0] == pytest.approx((message[b] - message[a]).item(), abs=1e-9)
+    for i, c, j in itertools.product(range(4), range(2), range(5)):
+        if i != j:
+            heads = Q.heads.clone()
+            heads[0, :, i] = 0.0
+            without = inference.expected_score(Q._replace(heads=heads)).item()
+            heads[0, c, i, j] = 1.0
+            score = inference.expected_score(Q._replace(heads=heads)).item()
+            assert score - without == pytest.approx(messages["heads"][0, c, i, j].item(), abs=1e-9)
 
 
 @torch.no_grad()
@@ -139,6 +148,41 @@ def test_the_free_energy_bounds_the_log_partition() -> None:
     log_partition = torch.logsumexp(torch.tensor(scores), 0).item()
     bound = -inference.energy(inference.advance(6, history=[6])[-1]).item()
     assert log_partition - 3.0 < bound <= log_partition
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("labelled", [True, False])
+def test_the_score_of_relations_is_that_of_loops_over_pairs_of_arcs(labelled: bool) -> None:
+    """Of every assignment of heads with labels; and where each channel has heads of its own, of random ones."""
+    n, h = 3, 2
+    model, inference, _ = field(n, channels=h, head_labels=labelled, factors=[{"kind": "relations"}])
+    (factor,) = model.further
+    pairs = [[(c, j) for c in range(h) for j in range(n + 1) if j != i] for i in range(n)]
+    if labelled:
+        assignments = [[[pair] for pair in chosen] for chosen in itertools.product(*pairs)]
+    else:
+        draw = random.Random(1)
+        assignments = [
+            [[(c, draw.choice([j for j in range(n + 1) if j != i])) for c in range(h)] for i in range(n)]
+            for _ in range(200)
+        ]
+    for arcs_of in assignments:
+        heads = torch.zeros(1, h, n, n + 1, dtype=torch.float64)
+        for i, arcs in enumerate(arcs_of):
+            for c, j in arcs:
+                heads[0, c, i, j] = 1.0
+        labels, expected = inference.Q.labels[0], 0.0
+        for i, arcs in enumerate(arcs_of):
+            for c, j in arcs:
+                expected += float(factor.x[c] @ labels[i]) + (float(factor.y[c] @ labels[j]) if j != n else 0.0)
+        for i, k in itertools.permutations(range(n), 2):
+            for (c, j), (e, m) in itertools.product(arcs_of[i], arcs_of[k]):
+                if j == k:
+                    expected += float(factor.W[c, e])
+                if j == m != n:
+                    expected += float(factor.V[c, e])
+        score = factor.score(inference.Q._replace(heads=heads), inference.sentences)
+        assert score.item() == pytest.approx(expected, abs=1e-12)
 
 
 def test_training_reads_the_score(monkeypatch: pytest.MonkeyPatch) -> None:

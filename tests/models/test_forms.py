@@ -28,6 +28,7 @@ from probtrans_cli.models.probabilistic.fast import bands, heads, layout, meanfi
 
 ARCS = {"kind": "arcs", "distances": [1, 4, 7]}
 BETWEEN = {"kind": "arcs", "distances": [2], "between": 2}
+RELATIONS = {"kind": "relations"}
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"schedule": "synchronous"},
@@ -46,9 +47,16 @@ OPTIONS: list[dict[str, Any]] = [
     },
     {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
     {"head_labels": True, "channels": 3},
-    {"head_labels": True, "channels": 3, "root": {"labels": 3, "own_label": True}, "factors": [ARCS, BETWEEN]},
+    {
+        "head_labels": True,
+        "channels": 3,
+        "root": {"labels": 3, "own_label": True},
+        "factors": [ARCS, RELATIONS, BETWEEN],
+    },
     {"head_labels": True, "schedule": "synchronous", "root": {"labels": 3, "own_label": True}, "globals": GLOBALS[0]},
     {"head_labels": True, "heads": "tree", "root": {"labels": 3, "own_label": True}, "damping": {"heads": 0.2}},
+    {"head_labels": True, "schedule": "synchronous", "globals": GLOBALS[0], "factors": [RELATIONS, RELATIONS]},
+    {"factors": [RELATIONS], "root": {"labels": 3}, "globals": GLOBALS[0], "step_size": {"heads": 0.6}},
     {"factors": [BETWEEN], "dropout": 0.0, "globals": GLOBALS[0]},
     {"factors": [ARCS, ARCS], "head_labels": True, "latent": "spherical", "root": {"labels": 3, "own_label": True}},
     {"share_potentials": False, "iterations": 3, "root": {"labels": 3}, "globals": GLOBALS[2]},
@@ -56,7 +64,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"heads": "tree"},
     {"heads": "tree", "root": {"labels": 3}, "globals": GLOBALS[2], "damping": {"heads": 0.2}},
 ]
-LABELLED = {"distance": None, "head_labels": True, "channels": 3, "factors": [BETWEEN]}
+LABELLED = {"distance": None, "head_labels": True, "channels": 3, "factors": [BETWEEN, RELATIONS]}
 LENGTHS = [18, 1, 5, 2]  # longer than a block of the linear form and than the band
 SCORES = with_distances(DECOMPOSITIONS, [None, 0, 3])
 

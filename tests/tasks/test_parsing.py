@@ -131,7 +131,7 @@ TREEBANKS = ("wo_wtb", "en_ewt", "ug_udt", "af_afribooms", "fr_sequoia", "el_gdt
     [("en_ewt", 20), *(pytest.param(name, None, marks=pytest.mark.slow) for name in TREEBANKS)],
 )
 def test_whole_files_keep_the_bytes_of_all_other_columns(invoke: Invoke, treebank: str, sentences: int | None) -> None:
-    """With both kinds of line ends; the byte-order mark alone is dropped."""
+    """With both kinds of line ends; the byte-order mark alone is dropped. Scores are those of `udeval`."""
     original = real_data(f"ud/{treebank}/test.conllu").read_bytes()
     blocks = original.decode().split("\n\n")[:sentences]
     text = "\n\n".join(blocks) + ("" if sentences is None else "\n\n")
@@ -140,6 +140,11 @@ def test_whole_files_keep_the_bytes_of_all_other_columns(invoke: Invoke, treeban
         Path("whole.conllu").write_bytes((beginning + text.replace("\n", end)).encode())
         invoke("parse", "runs/heads", "whole.conllu", "-o", "out.conllu")
         before, after = (Path(name).read_bytes().decode().split("\n") for name in ("whole.conllu", "out.conllu"))
+        ours = invoke("score", "trees", "out.conllu", "--gold", "whole.conllu", "--json").json["scores"]
+        theirs = udeval(*(Path(name).read_text("utf-8-sig") for name in ("whole.conllu", "out.conllu")))
+        assert {name: ours[name] for name in NAMES if name in ours} == {
+            name: theirs[title].f1 for name, title in NAMES.items() if name in ours
+        }
         before[0] = before[0].removeprefix("\ufeff")
         rows = [(old.split("\t"), new.split("\t")) for old, new in zip(before, after, strict=True)]
         for old, new in rows:

@@ -26,7 +26,7 @@ from probtrans_cli.models.base import (
 )
 from probtrans_cli.models.probabilistic import causal, crf
 from probtrans_cli.models.probabilistic.crf import Factor, MeanField
-from probtrans_cli.models.probabilistic.factors import ArcsFactor, further_factors
+from probtrans_cli.models.probabilistic.factors import ArcsFactor, RelationsFactor, further_factors
 from probtrans_cli.models.probabilistic.fast import meanfield as fast
 from probtrans_cli.models.probabilistic.fast.causal import FastSlots, NextSlot
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
@@ -326,7 +326,9 @@ class ProbabilisticEncoder(Encoder):
     @property
     def plain(self) -> bool:
         """Whether the equations run as they stand in ``crf.py``: by request, or as a factor has no fast form."""
-        return self.messages == "plain" or not all(isinstance(factor, ArcsFactor) for factor in self.further)
+        return self.messages == "plain" or not all(
+            isinstance(factor, ArcsFactor | RelationsFactor) for factor in self.further
+        )
 
     def _bias(self, unary: Tensor, mask: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:
         section = self.section.head_bias
@@ -353,7 +355,10 @@ class ProbabilisticEncoder(Encoder):
             return self.field(unary, mask, cues)
         all_pairs = all_pairs or self.section.head_bias is not None or len(self.further) > 0
         form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs)
-        bias, further = self._bias(unary, mask, cues), cast("Sequence[ArcsFactor]", list(self.further))
+        bias, further = (
+            self._bias(unary, mask, cues),
+            cast("Sequence[ArcsFactor | RelationsFactor]", list(self.further)),
+        )
         return fast.MeanField(unary, mask, self.potentials, self.inference, self._dropout, form, bias, further)
 
     def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:

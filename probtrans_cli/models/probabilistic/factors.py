@@ -13,7 +13,14 @@ from torch.nn import functional
 from probtrans_cli.models.probabilistic.crf import Factor
 from probtrans_cli.models.probabilistic.inference import Sentences, State
 from probtrans_cli.recipe.base import Table
-from probtrans_cli.recipe.model.probabilistic import FACTORS, Arcs, FactorSection, Neighbours, ProbabilisticTransformer
+from probtrans_cli.recipe.model.probabilistic import (
+    FACTORS,
+    Arcs,
+    FactorSection,
+    Neighbours,
+    ProbabilisticTransformer,
+    Relations,
+)
 
 
 class FactorKind(NamedTuple):
@@ -167,3 +174,46 @@ def between(rate: Float[Tensor, "b n m"]) -> Float[Tensor, "b n m n"]:
 
 
 register(FactorKind(Arcs, ArcsFactor))
+
+
+class RelationsFactor(Factor):
+    """``x[c,a]`` between a word's channel and its label, ``y[c,b]`` with its head's label, ``W[c,e]`` with the channel
+    of its head, and ``V[c,e]`` between those of two words i and k with one head j. With ``R_i(c) = Σ_j Q_ic(j)``,
+    the root among the j, and ``A_j(c) = Σ_i Q_ic(j)``:
+
+        Σ_ic R_i(c) Σ_a Q_i(a) x[c,a]  +  Σ_jc A_j(c) (Σ_b Q_j(b) y[c,b] + Σ_e W[c,e] R_j(e))
+        +  Σ_j Σ_ce V[c,e] (A_j(c) A_j(e) - Σ_i Q_ic(j) Q_ie(j))
+
+    Two words that are each other's heads count, too. The message to a head depends on the heads of other words, of the
+    iteration before.
+    """
+
+    def __init__(self, section: Relations, model: ProbabilisticTransformer) -> None:
+        super().__init__()
+        h, d = model.channels, model.labels
+        self.x, self.y = (nn.Parameter(torch.randn(h, d) * section.std) for _ in range(2))
+        self.W, self.V = (nn.Parameter(torch.randn(h, h) * section.std) for _ in range(2))
+
+    def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
+        R, A = Q.word_heads.sum(3), Q.word_heads.sum(2)
+        if Q.root is not None:
+            R = R + Q.root_heads
+        score = (R * (self.x @ Q.labels.mT) + A * (self.y @ Q.labels.mT + self.W @ R + self.V @ A)).sum((1, 2))
+        return score - torch.einsum("bcij,ce,beij->b", Q.word_heads, self.V, Q.word_heads)
+
+    def to_heads(
+        self, labels: Float[Tensor, "b n d"], words: Float[Tensor, "b c n n"], root: Float[Tensor, "b c n"]
+    ) -> tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]]:
+        """Return the messages to words as heads and to the root, from the distributions of both."""
+        R, A, V = words.sum(3) + root, words.sum(2), self.V + self.V.mT
+        to_word = self.x @ labels.mT + self.W.mT @ A
+        to_head = self.y @ labels.mT + self.W @ R + V @ A
+        itself = (V @ words.flatten(2)).view_as(words)
+        return to_word[..., None] + to_head[:, :, None] - itself, to_word
+
+    def to_labels(self, R: Float[Tensor, "b c n"], A: Float[Tensor, "b c n"]) -> Float[Tensor, "b n d"]:
+        """Return the messages to the labels."""
+        return R.mT @ self.x + A.mT @ self.y
+
+
+register(FactorKind(Relations, RelationsFactor))

@@ -67,6 +67,17 @@ class Arcs(FactorSection):
             yield ("distances",), "each bucket is of longer distances than the one before: sort them"
 
 
+@FACTORS.add
+class Relations(FactorSection):
+    """Scores of the channel c of a word's head (not in the paper): `x[c,a]` with the word's label a, `y[c,b]` with the
+    head's, `W[c,e]` with the channel e of the head's own head, and `V[c,e] + V[e,c]` with that of another word that has
+    the same head. The latter two read the heads of the iteration before."""
+
+    kind: Literal["relations"]
+    std: PositiveFloat = 0.1
+    """Standard deviation of all of these at the start."""
+
+
 # One number for all channels, or one for each.
 Numbers = float | Annotated[list[float], Field(min_length=1)]
 NonNegativeNumbers = NonNegativeFloat | Annotated[list[NonNegativeFloat], Field(min_length=1)]

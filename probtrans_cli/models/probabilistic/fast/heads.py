@@ -12,7 +12,7 @@ then the *extra* candidates: the root and all-dep global features.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.models.arithmetic import may_depend_on
-from probtrans_cli.models.probabilistic.factors import ArcsFactor, Pairs
+from probtrans_cli.models.probabilistic.factors import ArcsFactor, Pairs, RelationsFactor
 from probtrans_cli.models.probabilistic.fast.bands import first_derivatives_only
 from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages, TernarySides
@@ -125,6 +125,7 @@ class StoredHeads(HeadVariables):
         self.allowed: Bool[Tensor, "l c n m"] = torch.cat([far, self.short_allowed], dim=-1)
         self.bias: Tensor | None = None
         self.further: Sequence[tuple[ArcsFactor, Pairs]] = ()
+        self.of_relations: Sequence[RelationsFactor] = ()
         self.message: Tensor | None = None
         self._probabilities: Tensor | None = None
 
@@ -157,19 +158,40 @@ class StoredHeads(HeadVariables):
             gathered(heads, side.child, side.head.shape[1]) for heads, side in zip(parts, sides.far, strict=True)
         ]
         message, extra = self.messages.to_labels(sides, to_child, to_head, short, rows)
-        if self.further:
-            arcs, at_extra = (part.sum(1) for part in self._between_words(used))
-            message = self._with_further(message, self.layout.grid(labels), arcs, at_extra, rows)
+        if self.further or self.of_relations:
+            words, at_extra = self._between_words(used)
+            sums = words.sum(1), words.sum(3), words.sum(2)
+            message = self._with_further(message, self.layout.grid(labels), *sums, at_extra, rows)
         return message, extra
 
+    def _scores_of_relations(
+        self, labels: Float[Tensor, "l n d"]
+    ) -> Iterator[tuple[Float[Tensor, "l c n n"], Float[Tensor, "l c n e"]]]:
+        """Yield scores of words as heads, and of the extra candidates, that depend on the heads before."""
+        for factor in self.of_relations:
+            words, extra = self._before()
+            of_words, of_root = factor.to_heads(labels, words, self._at_root(extra))
+            to_extra = torch.zeros_like(extra)
+            if self.inference.root:
+                to_extra = torch.cat([of_root[..., None], to_extra[..., 1:]], dim=-1)
+            yield of_words, to_extra
+
+    def _at_root(self, extra: Float[Tensor, "l c n e"]) -> Float[Tensor, "l c n"]:
+        return extra[..., : int(self.inference.root)].sum(-1)
+
+    def _before(self) -> tuple[Float[Tensor, "l c n n"], Float[Tensor, "l c n e"]]:
+        return self._between_words(self.probabilities)
+
     def _with_further(
-        self, message: Tensor, labels: Tensor, arcs: Tensor, at_extra: Tensor, rows: Tensor | None
+        self, message: Tensor, labels: Tensor, arcs: Tensor, R: Any, A: Any, at_extra: Tensor, rows: Tensor | None
     ) -> Tensor:
-        """Add the messages of the further factors; ``arcs``, ``at_extra``: the probability of each head, whatever its
-        channel."""
-        for factor, pairs in self.further:
-            of_arcs = self.layout.rows(factor.messages(labels, arcs, at_extra[..., :1].sum(-1), pairs))
-            message = message + (of_arcs if rows is None else of_arcs.index_select(0, rows))
+        """Add the messages of the further factors; ``arcs``, ``R``, ``A``: sums of the distributions over words as
+        heads, over channels, over heads and over words."""
+        at_root = self._at_root(at_extra)
+        messages = [factor.messages(labels, arcs, at_root.sum(1), pairs) for factor, pairs in self.further]
+        messages += [factor.to_labels(R + at_root, A) for factor in self.of_relations]
+        for of_factor in map(self.layout.rows, messages):
+            message = message + (of_factor if rows is None else of_factor.index_select(0, rows))
         return message
 
     def update(
@@ -188,7 +210,7 @@ class StoredHeads(HeadVariables):
             scores = torch.cat([scores, short.to(scores.dtype)], dim=-1)
         if self.bias is not None:
             scores = scores + self.bias
-        grid = self.layout.grid(labels) if self.further else labels
+        grid = self.layout.grid(labels) if self.further or self.of_relations else labels
         words = scores.shape[-1] - self.extra
         for factor, pairs in self.further:
             of_labels, of_distances, of_root = factor.scores(grid, pairs)
@@ -196,6 +218,8 @@ class StoredHeads(HeadVariables):
                 scores[..., :words] += self._columns(part)
             if of_root is not None:
                 scores[..., words] += of_root[:, None]
+        for of_words, to_extra in self._scores_of_relations(grid):
+            scores = scores + torch.cat([self._columns(of_words), to_extra], dim=-1)
         heads = self.inference.heads
         self.message = heads.message(scores, self.message)
         new = self._distribution(self.message)
@@ -275,7 +299,8 @@ class LabelledHeads(StoredHeads):
         dQ = dū vᵀ + u dv̄ᵀ + dA   dF = Q ∘ dQ - P (Q·dQ)              A = Σ_c Q
         du = dF v / λ + Q dv̄      dv = dFᵀ u / λ + Qᵀ dū
 
-    Sums over channels come before those over candidates: they are along whole rows of memory.
+    Where relations need the sums of ``Q`` over heads and over words, too, their gradients join those of ``A``. Sums
+    over channels come before those over candidates: they are along whole rows of memory.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -294,6 +319,8 @@ class LabelledHeads(StoredHeads):
             common, by_channel = common + of_labels, by_channel + of_distances
             if of_root is not None:
                 short = short + functional.pad(of_root[:, None, :, None], (0, self.extra - 1))
+        for of_words, to_extra in self._scores_of_relations(grid):
+            common, short = common + of_words, short + to_extra
         if self.bias is not None:
             common, short = common + self.bias[..., :n], short + self.bias[..., n:]
         common, by_channel, short = common / weight, by_channel / weight, short / weight
@@ -307,12 +334,12 @@ class LabelledHeads(StoredHeads):
             kept = drop(labels.new_ones(len(grid), 1, n, n + self.extra), self.dropout)
         (far,) = sides.far
         computed: tuple[Tensor, ...] = _Labelled.apply(  # type: ignore[no-untyped-call]
-            1.0 / weight, self.chooses, kept, far.child, far.head, common, by_channel, short
+            1.0 / weight, self.chooses, kept, bool(self.of_relations), far.child, far.head, common, by_channel, short
         )
-        to_child, to_head, arcs, used = computed[:4]
-        self.latest = (*computed[4:], short)
+        to_child, to_head, *sums, used = computed[:6]
+        self.latest = (*computed[6:], short)
         message, extra = self.messages.to_labels(sides, [to_child], [to_head], used, rows)
-        return self._with_further(message, grid, arcs, used.sum(1), rows), extra
+        return self._with_further(message, grid, *sums, used, rows), extra
 
     def update(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
@@ -320,8 +347,12 @@ class LabelledHeads(StoredHeads):
         self.exchange(labels, extra, None)
         return self.messages.sides(labels), self.arcs()
 
+    def _before(self) -> tuple[Float[Tensor, "l c n n"], Float[Tensor, "l c n e"]]:
+        words, extra = self.latest[:2] if self.latest else super()._before()
+        return words, extra
+
     def arcs(self) -> Float[Tensor, "l c n m"]:
-        return torch.cat(self.latest[:2], dim=-1) if self.latest else super().arcs()
+        return torch.cat(self._before(), dim=-1)
 
     def scores(self) -> Float[Tensor, "l c n m"]:
         if not self.latest:
@@ -336,13 +367,15 @@ class _Labelled(torch.autograd.Function):
         scale: float,
         chooses: Bool[Tensor, "l 1 n 1"],
         kept: Float[Tensor, "l 1 n m"] | None,
+        sums: bool,
         u: Float[Tensor, "l c n r"],
         v: Float[Tensor, "l c2 n r"],
         common: Float[Tensor, "l c3 n n"],
         by_channel: Float[Tensor, "1 c n2 n2"],
         short: Float[Tensor, "l c n e"],
-    ) -> tuple[Tensor, ...]:
-        """Return ``ū``, ``v̄``, ``A``, the short ``Q``, both parts of ``P``, and ``F`` without the short part."""
+    ) -> tuple[Tensor | None, ...]:
+        """Return ``ū``, ``v̄``, ``A``, with ``sums`` those of ``Q`` over heads and over words, the short ``Q``, both
+        parts of ``P``, and ``F`` without the short part."""
         F = times(u * scale, v.mT).add_(common).add_(by_channel)
         top = torch.cat([part.amax(1, keepdim=True) for part in (F, short)], dim=-1).amax(-1, keepdim=True)
         P, p = (F - top).exp_(), (short - top).exp_()
@@ -352,13 +385,14 @@ class _Labelled(torch.autograd.Function):
         ctx.save_for_backward(kept, u, v, P, p)
         ctx.scale, ctx.shapes = scale, (common.shape, by_channel.shape)
         ctx.set_materialize_grads(False)
-        return times(Q, v), gathered(Q, u, v.shape[1]), Q.sum(1), q, P, p, F
+        over_heads, over_words = (Q.sum(3), Q.sum(2)) if sums else (None, None)
+        return times(Q, v), gathered(Q, u, v.shape[1]), Q.sum(1), over_heads, over_words, q, P, p, F
 
     @staticmethod
     @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         kept, u, v, P, p = ctx.saved_tensors
-        by_child, by_head, by_arcs, by_q, by_P, by_p, by_F = gradients
+        by_child, by_head, by_arcs, by_heads, by_words, by_q, by_P, by_p, by_F = gradients
         n, channels = P.shape[-1], v.shape[1]
         # What nobody asked for is zero; one row of it is enough.
         dP, dp, du, dv = torch.zeros_like(P[:1, :1]), torch.zeros_like(p), torch.zeros_like(u), torch.zeros_like(v)
@@ -369,6 +403,10 @@ class _Labelled(torch.autograd.Function):
             dP, du = dP + times(u, by_head.mT), times(Q, by_head)
         if by_arcs is not None:
             dP = dP + by_arcs[:, None]
+        if by_heads is not None:
+            dP = dP + by_heads[..., None]
+        if by_words is not None:
+            dP = dP + by_words[:, :, None]
         dp = dp if by_q is None else by_q
         if kept is not None:
             dP, dp = dP * kept[..., :n], dp * kept[..., n:]
@@ -379,7 +417,7 @@ class _Labelled(torch.autograd.Function):
         dF = dF if by_F is None else dF.add_(by_F)
         du, dv = du + ctx.scale * times(dF, v), dv + ctx.scale * gathered(dF, u, channels)
         of_common, of_channels = (dF.sum_to_size(shape) for shape in ctx.shapes)
-        return None, None, None, du, dv, of_common, of_channels, short
+        return None, None, None, None, du, dv, of_common, of_channels, short
 
 
 class BlockedHeads(HeadVariables):

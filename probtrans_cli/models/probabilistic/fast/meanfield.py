@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from probtrans_cli.models.arithmetic import may_depend_on
-from probtrans_cli.models.probabilistic.factors import ArcsFactor
+from probtrans_cli.models.probabilistic.factors import ArcsFactor, RelationsFactor
 from probtrans_cli.models.probabilistic.fast.heads import BlockedHeads, HeadVariables, LabelledHeads, StoredHeads, drop
 from probtrans_cli.models.probabilistic.fast.layout import Layout, packed, shared_lines, worth_packing
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages
@@ -92,7 +92,7 @@ class MeanField:
         dropout: float,
         form: str,
         bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
-        further: Sequence[ArcsFactor] = (),
+        further: Sequence[ArcsFactor | RelationsFactor] = (),
     ) -> None:
         """Begin at the start.
 
@@ -101,7 +101,7 @@ class MeanField:
             dropout: its probability, 0 outside of training.
             form: of the head variables, see :func:`form_of`.
             bias: added to the scores of words and root as heads, where all pairs are kept; one channel or all.
-            further: factors between a word, its head and the head's word, where all pairs are kept.
+            further: those of further factors that have a fast form, where all pairs are kept.
         """
         self.inference, self.dropout, self.mask = inference, dropout, mask
         lines = packed if form in ("pairs", "labelled") else shared_lines
@@ -138,7 +138,9 @@ class MeanField:
             self._stored().lean(*bias)
         if further:
             grid = self.layout.grid(self.unary)
-            self._stored().further = [(factor, factor.pairs(grid, mask)) for factor in further]
+            heads = self._stored()
+            heads.further = [(factor, factor.pairs(grid, mask)) for factor in further if isinstance(factor, ArcsFactor)]
+            heads.of_relations = [factor for factor in further if isinstance(factor, RelationsFactor)]
 
     def _stored(self) -> StoredHeads:
         assert isinstance(self.heads, StoredHeads), "heads of all pairs are stored"
