@@ -95,6 +95,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "model.head_labels=true",
         "model.root={labels: 4, own_label: true}",
         "model.channels=18",
+        "model.factors=[{kind: arcs, between: 2}, {kind: relations}]",
     ),
     "a parser of pieces": vocabulary("kind: wordpiece, size: 120, features: {}", *OVERRIDES["parsing"][:2]),
     "smallest confidence": (

@@ -36,7 +36,7 @@ KEPT = {
         data.jsonl.label data.jsonl.text data.table.columns data.table.header data.table.quoting data.prepared
         data.shard_sentences data.select.seed data.vocabulary.algorithm data.vocabulary.max_size
         data.vocabulary.features.ngrams""",
-    "machines": """eval.batch_words runtime.compile runtime.device runtime.messages runtime.timeout
+    "machines": """runtime.compile runtime.device runtime.messages runtime.timeout
         train.accumulate save.every_steps save.keep log.tensorboard""",
     "Dozat and Manning": """task.arc_size task.dropout task.heads task.relation_size task.weights.arcs
         task.weights.tags""",
