@@ -336,10 +336,10 @@ class LabelledHeads(StoredHeads):
         computed: tuple[Tensor, ...] = _Labelled.apply(  # type: ignore[no-untyped-call]
             1.0 / weight, self.chooses, kept, bool(self.of_relations), far.child, far.head, common, by_channel, short
         )
-        to_child, to_head, *sums, used = computed[:6]
+        to_child, to_head, arcs, R, A, used = computed[:6]
         self.latest = (*computed[6:], short)
         message, extra = self.messages.to_labels(sides, [to_child], [to_head], used, rows)
-        return self._with_further(message, grid, *sums, used, rows), extra
+        return self._with_further(message, grid, arcs, R, A, used, rows), extra
 
     def update(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
