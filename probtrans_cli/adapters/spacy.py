@@ -9,7 +9,8 @@ What the model says of a document goes where spaCy keeps such things:
 
 token.head, token.dep_      the tree: `ROOT`, and `dep` for all others, as induced arcs have no names
 token._.arc_probability     probability of the arc to its head
-token.tag_, pos_, morph     of a tagger: xpos and other columns, upos, feats; of `deprel` dep_
+token.tag_, pos_, morph     of a tagger: xpos and other columns, upos, feats; of `deprel` dep_; a UPOS that is none of
+                            UD's is a tag_
 doc.ents, doc.cats          entities; the class, of its last sentence
 doc._.probtrans             for every sentence its record, as in a line of `parse -f jsonl`
 
@@ -35,10 +36,12 @@ import srsly
 import torch
 from spacy.attrs import DEP, HEAD  # type: ignore[import-not-found]
 from spacy.language import Language
+from spacy.parts_of_speech import IDS as POS
 from spacy.tokens import Doc, Span, Token
 from spacy.util import raise_error
 
 from probtrans_cli import checkpoint as checkpoints
+from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.errors import CheckpointError, ProbtransError
 from probtrans_cli.trained.base import texts_of, weights_of
 from probtrans_cli.trained.model import Model
@@ -59,6 +62,7 @@ class Component:
         trees: bool = True,
         threads: int | None = None,
         overwrite: bool = False,
+        longest: int = LONGEST,
         load: bool = True,
     ) -> None:
         """
@@ -68,12 +72,14 @@ class Component:
             trees: whether heads are set.
             threads: of torch; None = as many as there are cores.
             overwrite: whether entities and tags set before are replaced.
+            longest: words or tokens that a sentence may have.
             load: False if :meth:`from_disk` follows.
 
         Raises:
             ValueError: there is no such model.
         """
         self.name, self.trees, self.threads, self.overwrite = name, trees, threads, overwrite
+        self.longest = longest
         self._model: Model | None = None
         self._handle: Callable[..., Any] = raise_error
         self._process = os.getpid()
@@ -182,7 +188,7 @@ class Component:
 
     def __reduce__(self) -> tuple[Callable[..., Component], tuple[Any, ...]]:
         """Give processes of a pipeline that are not forked the stored files."""
-        options = {"trees": self.trees, "threads": self.threads, "overwrite": self.overwrite}
+        options = {name: getattr(self, name) for name in ("trees", "threads", "overwrite", "longest")}
         return _restored, (self.name, options, self.to_bytes())
 
     def _annotate_all(self, batch: Sequence[Doc]) -> None:
@@ -197,7 +203,7 @@ class Component:
         read = [list(_sentences(doc)) for doc in batch]
         texts = [[token.text for token in _words(tokens)] for tokens in chain.from_iterable(read)]
         try:
-            analyses = iter(list(model.analyze(texts, trees=trees, decoder=decoder)))
+            analyses = iter(list(model.analyze(texts, trees=trees, decoder=decoder, longest=self.longest)))
         except ProbtransError as error:
             raise ValueError(f"{error.message}; {error.hint}" if error.hint else error.message) from None
         for doc, sentences in zip(batch, read, strict=True):
@@ -232,6 +238,8 @@ class Component:
             return
         for column, tags in columns.items():
             name = {"upos": "pos", "deprel": "dep", "feats": "morph"}.get(column, "tag")
+            if name == "pos" and not POS.keys() >= {*self.model.labels["upos"]}:  # spaCy knows UD's alone
+                name = "tag"
             for token, tag in zip(words, tags, strict=True):
                 is_set = token.has_morph() if name == "morph" else getattr(token, name) != 0
                 if is_set and name != "dep" and not self.overwrite:
@@ -303,14 +311,14 @@ def _set_heads(doc: Doc, sentences: Sequence[list[Token]], analyses: Sequence[An
 
 @Language.factory(
     NAME,
-    default_config={"checkpoint": None, "trees": True, "threads": None, "overwrite": False},
+    default_config={"checkpoint": None, "trees": True, "threads": None, "overwrite": False, "longest": LONGEST},
     assigns=[
         *("token.head", "token.dep", "token.tag", "token.pos", "token.morph"),
         *("doc.ents", "doc.cats", f"token._.{ARC}"),
     ],
 )
 def make(
-    nlp: Language, name: str, checkpoint: str | None, trees: bool, threads: int | None, overwrite: bool
+    nlp: Language, name: str, checkpoint: str | None, trees: bool, threads: int | None, overwrite: bool, longest: int
 ) -> Component:
     """Make the component of a pipeline.
 
@@ -319,4 +327,5 @@ def make(
     """
     # A pipeline that is being loaded knows its components' names before it has them; it brings the model itself.
     stored = name in getattr(nlp, "_meta", {}).get("components", ()) and name not in nlp.component_names
-    return Component(name, checkpoint, trees=trees, threads=threads, overwrite=overwrite, load=not stored)
+    options: dict[str, Any] = {"trees": trees, "threads": threads, "overwrite": overwrite, "longest": longest}
+    return Component(name, checkpoint, **options, load=not stored)

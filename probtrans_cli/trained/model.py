@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from probtrans_cli.data.sentence import Sentence, divided
-from probtrans_cli.data.tokens import listed
-from probtrans_cli.errors import UsageError
+from probtrans_cli.data.streams import excess
+from probtrans_cli.data.tokens import LONGEST, listed
+from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.trained.arrow import record_batches
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.generation import (
@@ -31,20 +32,23 @@ class Model(ModelBase):
     """A task, its network and its vocabulary, which analyses sentences."""
 
     def analyze(
-        self, texts: Iterable[str | Sequence[str]], *, coordination: Model | None = None, **options: Any
-    ) -> Iterator[Analysis]:
+        self, texts: Iterable[str | Sequence[str]], *, coordination: Model | None = None, longest: int = LONGEST,
+        **options: Any,
+    ) -> Iterator[Analysis]:  # fmt: skip
         """Yield what the model says of sentences, in order: the same as `parse -f jsonl`.
 
         Args:
             texts: sentences; a text is divided into words as `parse --input text` does, a list of words stays
                 as it is, without white space around them.
             coordination: a model of coordinations, at which sentences are split before tuples are extracted.
+            longest: words or tokens that a sentence may have; time grows with the cube of their number.
             options: fields of :class:`probtrans_cli.trained.parses.ParseOptions`, such as ``trees=False`` or ``top=5``.
 
         Raises:
             UsageError: a single text; alternatives that the task does not give; a channel, iteration, labels, dropout
                 or uncertainty that the model does not have; models without coordinations or without tuples.
-            DataError: while the analyses are read: a sentence has more tokens than the encoder has positions.
+            DataError: while the analyses are read: a sentence is longer, or has more tokens than the encoder has
+                positions.
             TypeError: there is no such option.
         """
         if isinstance(texts, str | bytes):
@@ -55,14 +59,16 @@ class Model(ModelBase):
         splitter = None
         if coordination is not None:
             splitter = splitter_by(coordination, self, rescore=request.rescore)
-        return self._analysed(texts, Parser(self, request, splitter=splitter))
+        return self._analysed(texts, Parser(self, request, splitter=splitter), longest)
 
-    def _analysed(self, texts: Iterable[str | Sequence[str]], parser: Parser) -> Iterator[Analysis]:
-        remaining = iter(texts)
-        while portion := list(islice(remaining, ANALYSED_AT_ONCE)):
-            yield from parser.analyses(
-                [divided(text) if isinstance(text, str) else Sentence(words=listed(text)) for text in portion]
-            )
+    def _analysed(self, texts: Iterable[str | Sequence[str]], parser: Parser, longest: int) -> Iterator[Analysis]:
+        sentences = (divided(text) if isinstance(text, str) else Sentence(words=listed(text)) for text in texts)
+        while portion := list(islice(sentences, ANALYSED_AT_ONCE)):
+            for sentence in portion:
+                if (over := excess(sentence, longest, self.vocabulary)) is not None:
+                    message = f"a sentence of {over[0]:,} {over[1]}, more than {longest:,}"
+                    raise DataError(message, hint=f"split it, or allow it with longest={over[0]}")
+            yield from parser.analyses(portion)
 
     def surprisal(self, texts: Iterable[str | Sequence[str]]) -> Iterator[list[tuple[str, float]]]:
         """Yield the words of each text that a causal language model scores, with their surprisal in bits.
