@@ -96,7 +96,11 @@ def trainings(place: Place) -> None:
             # The winner, or another one that had the lock for a moment until it was refused for its recipe.
             named = any(f"process {other.process} on" in ended.err for other in started if other is not one)
             place.require(named, "another process is named", ended)
-    _until(lambda: len(_updates(run)) >= 3)
+    _until(lambda: len(_updates(run)) >= 3 or refusals[-1] in _said(winner))
+    if refusals[-1] in _said(winner):  # it had the lock while the others were refused, and then could not go on
+        place.require(place.wait(winner).code == 2, "exit code of who is refused")
+        place.require((run / "checkpoints/step-000002").is_dir(), "the training before is there")
+        return
     os.kill(winner.process, signal.SIGTERM)
     ended = place.wait(winner, STOPPED)
     _whole(place, run, started.index(winner) + 5, ended)
