@@ -128,7 +128,15 @@ def write(
             if finish is not None:
                 finish(new)
             if replace:
-                _copy_strangers(folder, new)
+                for path in strangers(folder):
+                    copy = new / path.relative_to(folder)
+                    if not path.is_symlink():
+                        regular.refuse_others(path)
+                    if path.is_dir() and not path.is_symlink():
+                        copy.mkdir(parents=True, exist_ok=True)
+                    elif not copy.exists():
+                        copy.parent.mkdir(parents=True, exist_ok=True)
+                        shutil.copy2(path, copy, follow_symlinks=False)
     except (OSError, SafetensorError) as error:
         fault = without_room(error) or (error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
         again = "and give the same command again, a training with --resume"
@@ -171,18 +179,6 @@ def refuse_link(folder: Path) -> None:
     if folder.is_symlink():
         message = f"{folder}: a link to {folder.readlink()}: nothing is written through it"
         raise CheckpointError(message, hint="name the folder that it points at, or move that back")
-
-
-def _copy_strangers(folder: Path, new: Path) -> None:
-    for path in strangers(folder):
-        copy = new / path.relative_to(folder)
-        if not path.is_symlink():
-            regular.refuse_others(path)
-        if path.is_dir() and not path.is_symlink():
-            copy.mkdir(parents=True, exist_ok=True)
-        elif not copy.exists():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, copy, follow_symlinks=False)
 
 
 def appoint(last: Path, best_step: int, keep: int) -> None:

@@ -75,7 +75,9 @@ def answered(arguments: list[str]) -> int | None:
 
 
 def _ask(server: socket.socket, arguments: list[str]) -> int:
-    request = {"version": __version__, "arguments": arguments, "environment": dict(os.environ), "mask": _umask()}
+    mask = os.umask(0o077)
+    os.umask(mask)
+    request = {"version": __version__, "arguments": arguments, "environment": dict(os.environ), "mask": mask}
     body = json.dumps(request).encode()
     folder = os.open(".", os.O_RDONLY)
     try:
@@ -102,12 +104,6 @@ def _ask(server: socket.socket, arguments: list[str]) -> int:
     if not last:
         log(f"error: the process of the server that ran this command has died (process {child})")
     return 128 + last if last else 1
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 # --- server -----------------------------------------------------------------------------------------------------------

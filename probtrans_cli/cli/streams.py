@@ -20,7 +20,12 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 
 def set_up() -> None:
     """Give the process its standard streams: in UTF-8 whatever the locale, and there even where they were closed."""
-    _open_closed()
+    for descriptor, mode in ((STDIN, os.O_WRONLY), (STDOUT, os.O_RDONLY), (STDERR, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            nowhere = os.open(os.devnull, mode)  # the lowest number that is free
+            assert nowhere == descriptor, "the streams before it are open"
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(STDIN, closefd=False)))
     sys.stdout = _text(_Output(STDOUT), "strict", by_lines=os.isatty(STDOUT))
     sys.stderr = _text(_Errors(STDERR), "backslashreplace", by_lines=True)
@@ -38,19 +43,6 @@ def abandon(descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
-
-
-def _open_closed() -> None:
-    """Occupy the numbers of streams that are closed, which the next file would get.
-
-    What is read from there, or written to standard output there, fails as on a closed stream.
-    """
-    for descriptor, mode in ((STDIN, os.O_WRONLY), (STDOUT, os.O_RDONLY), (STDERR, os.O_WRONLY)):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            nowhere = os.open(os.devnull, mode)  # the lowest number that is free
-            assert nowhere == descriptor, "the streams before it are open"
 
 
 def _text(raw: io.RawIOBase, errors: str, *, by_lines: bool) -> io.TextIOWrapper:

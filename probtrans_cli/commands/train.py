@@ -180,7 +180,15 @@ def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -
     if request.dry_run:
         return _dry_run(recipe, run, ranks)
     if not ranks.first:
-        return _follow(recipe, run, ranks)
+        from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
+        from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
+
+        ranks.of_run(str(run), lambda _: None)
+        resume = ranks.wait_for_first(f"{run} ready") == "resume"
+        prepared = prepare(recipe, again=run_folder.corpus_of(run) if resume else None)
+        ranks.start(recipe.runtime)
+        trainer = Trainer(recipe, prepared, run, resume=resume, ranks=ranks)
+        return _result(run, trainer, trainer.train())
     with run_folder.claimed(recipe, run, request.recipe, resume=request.resume, overwrite=request.overwrite):
         return _train_in(request, recipe, run, ranks)
 
@@ -229,18 +237,6 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) ->
             _report(run, recipe)
         console.STATE.close_log()
     return _result(run, trainer, scores)
-
-
-def _follow(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
-    from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
-    from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
-
-    ranks.of_run(str(run), lambda _: None)
-    resume = ranks.wait_for_first(f"{run} ready") == "resume"
-    prepared = prepare(recipe, again=run_folder.corpus_of(run) if resume else None)
-    ranks.start(recipe.runtime)
-    trainer = Trainer(recipe, prepared, run, resume=resume, ranks=ranks)
-    return _result(run, trainer, trainer.train())
 
 
 def _result(run: Path, trainer: Trainer, scores: dict[str, Any]) -> dict[str, Any]:

@@ -108,7 +108,15 @@ def _open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
         # No program writes an archive of no bytes, but a download that was cut off leaves one.
         hint = "fetch it again; an archive of nothing has some bytes, too"
         raise DataError(f"{path}: an archive of no bytes: it was cut off", hint=hint)
-    return open_archive(path)
+    file = Path(path).open("rb")  # noqa: SIM115  (closed with the returned reader)
+    try:
+        size = file.seek(0, io.SEEK_END) if file.seekable() else 0
+        if size:
+            file.seek(0)
+        return io.BufferedReader(_Unpacked(_KINDS[ending_of(path)](file), file, size), _PIECE)
+    except BaseException:
+        file.close()
+        raise
 
 
 def up_to(lines: Iterable[str], is_last: Callable[[str], bool]) -> tuple[list[str], Iterator[str]]:
@@ -152,23 +160,6 @@ def ending_of(path: str | Path) -> str:
 def is_compressed(path: str | Path) -> bool:
     """Return whether the name of a file says that it is compressed."""
     return bool(ending_of(path))
-
-
-def open_archive(path: str) -> io.BufferedReader:
-    """Open a file that :func:`is_compressed`, to read its unpacked content.
-
-    Reading raises an ArchiveError where the file is damaged, is cut off, has something behind its last stream, or
-    unpacks to far more than any text does.
-    """
-    file = Path(path).open("rb")  # noqa: SIM115  (closed with the returned reader)
-    try:
-        size = file.seek(0, io.SEEK_END) if file.seekable() else 0
-        if size:
-            file.seek(0)
-        return io.BufferedReader(_Unpacked(_KINDS[ending_of(path)](file), file, size), _PIECE)
-    except BaseException:
-        file.close()
-        raise
 
 
 class _Unpacked(io.RawIOBase):

@@ -76,7 +76,14 @@ def _split(chunk: str) -> list[tuple[int, int]]:
     if begin and _MARKED.fullmatch(chunk, begin - 1):
         begin -= 1
     else:
-        kept = _ends_kept(chunk, begin, letter.start())
+        ends = [(begin + 1, letter.start())]  # marks alone
+        if match := _ADDRESS.match(chunk, begin):
+            ends.append((match.end(), len(chunk)))
+        if match := _MAIL.match(chunk, begin):
+            ends.append((match.start(1) + 1, match.end()))
+        if match := _INITIALS.match(chunk, begin):
+            ends.append((begin + 2, match.end()))
+        kept = ends + [(match.end(), match.end()) for form in (_TITLE, _NOT) if (match := form.match(chunk, begin))]
         if begin and chunk.startswith(MASK, begin - 1):
             begin -= 1
             kept = [(begin + len(MASK), begin + len(MASK))]
@@ -87,18 +94,6 @@ def _split(chunk: str) -> list[tuple[int, int]]:
             after.append((shorter, end))
             end = shorter
     return [*((place, place + 1) for place in range(begin)), (begin, end), *after[::-1]]
-
-
-def _ends_kept(chunk: str, begin: int, letter: int) -> list[tuple[int, int]]:
-    """Return ranges of ends at which ``chunk[begin:end]`` is not split further; the first letter is at ``letter``."""
-    ends = [(begin + 1, letter)]  # marks alone
-    if match := _ADDRESS.match(chunk, begin):
-        ends.append((match.end(), len(chunk)))
-    if match := _MAIL.match(chunk, begin):
-        ends.append((match.start(1) + 1, match.end()))
-    if match := _INITIALS.match(chunk, begin):
-        ends.append((begin + 2, match.end()))
-    return ends + [(match.end(), match.end()) for form in (_TITLE, _NOT) if (match := form.match(chunk, begin))]
 
 
 def _length_of_ending(chunk: str, begin: int, end: int) -> int:

@@ -166,7 +166,12 @@ class Network(nn.Module):
             UsageError: moments are wanted, and the encoder, the output layer or an option has no rule for them.
         """
         if wants.moments is not None:
-            self._require_moments(wants.scores)
+            for option in self.encoder.facts.without_moments:
+                raise refusal(option)
+            if wants.scores and not self.output.has_moments:
+                raise refusal(type(self.output).__name__)
+            if wants.scores and self.tied and posterior_of(self.unary) is not None:
+                raise refusal(f"{type(self.words).__name__} that reads uncertain vectors of words")
         # Moments are computed in float32 at least: differences of squares are many of them.
         exactly = None if wants.moments is None else torch.autocast(inputs.ids.device.type, enabled=False)
         with exactly or nullcontext():
@@ -251,15 +256,6 @@ class Network(nn.Module):
         if not self.encoder.facts.has_head_variables:
             return readout
         return replace(readout, prior=self.word_scores().softmax(0) @ self._table())
-
-    def _require_moments(self, scores: bool) -> None:
-        """Refuse an encoder or output layer without a rule for moments."""
-        for option in self.encoder.facts.without_moments:
-            raise refusal(option)
-        if scores and not self.output.has_moments:
-            raise refusal(type(self.output).__name__)
-        if scores and self.tied and posterior_of(self.unary) is not None:
-            raise refusal(f"{type(self.words).__name__} that reads uncertain vectors of words")
 
     def _words(
         self, inputs: Inputs, unary: Float[Tensor, "b n d"], moments: Kind | None, readout: Readout | None = None

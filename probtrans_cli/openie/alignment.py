@@ -110,21 +110,19 @@ class _Sentence:
         if not part:
             return None
         if not used and all(word in self.positions for word in part):
-            if places := self._neighbours(list(part)):
+            wanted = list(part)
+            rarest = min(range(len(wanted)), key=lambda k: len(self.positions[wanted[k]]))
+            starts = (position - rarest for position in self.positions[wanted[rarest]])
+            if places := [
+                tuple(range(start, start + len(wanted)))
+                for start in starts
+                if start >= 0 and self.words[start : start + len(wanted)] == wanted
+            ]:
                 return _Match(places)
             compared = len(part) * len(self.words)
             if compared <= MOST_COMPARED and (pieces := self._in_order(list(part))):
                 return _Match([pieces], in_pieces=True)
         return self._partly(part, share, used) if share < 1.0 else None
-
-    def _neighbours(self, wanted: list[str]) -> list[Place]:
-        rarest = min(range(len(wanted)), key=lambda k: len(self.positions[wanted[k]]))
-        starts = (position - rarest for position in self.positions[wanted[rarest]])
-        return [
-            tuple(range(start, start + len(wanted)))
-            for start in starts
-            if start >= 0 and self.words[start : start + len(wanted)] == wanted
-        ]
 
     def _partly(self, part: Sequence[str], share: float, used: Collection[int]) -> _Match | None:
         """Find the shortest stretch, the first of several, that has all words of the part that the sentence has."""

@@ -62,11 +62,6 @@ def universal(relation: str) -> str:
     return relation.partition(":")[0]
 
 
-def universal_features(feats: str) -> str:
-    """Return the universal features of FEATS, sorted."""
-    return "|".join(sorted(one for one in feats.split("|") if one.partition("=")[0] in UNIVERSAL_FEATURES))
-
-
 def parsed_rows(form: str) -> list[Row]:
     """Return the words of a gold annotation: HEAD, DEPREL, UPOS, XPOS and FEATS of a word a line, with tabs between."""
     rows = (line.split("\t") for line in form.split("\n") if line)
@@ -155,7 +150,13 @@ def _distance(row: Row, number: int) -> str:
 
 
 def _reduced(rows: Sequence[Row]) -> list[Row]:
-    return [row._replace(relation=universal(row.relation), feats=universal_features(row.feats)) for row in rows]
+    return [
+        row._replace(
+            relation=universal(row.relation),
+            feats="|".join(sorted(one for one in row.feats.split("|") if one.partition("=")[0] in UNIVERSAL_FEATURES)),
+        )
+        for row in rows
+    ]
 
 
 def _function_words(rows: Sequence[Row]) -> list[list[tuple[int, str, str, str]]]:

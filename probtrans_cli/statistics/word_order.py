@@ -61,7 +61,14 @@ def word_order(
     frequent = _most_frequent(counts, unknown)
     class_of = np.full(entries + 1, CLASSES)  # the last entry, of id -1: a boundary
     class_of[frequent], class_of[-1] = np.arange(len(frequent)), CLASSES + 1
-    together = _associations(class_of[words])[class_of[before], class_of[behind]]
+    classes = class_of[words]
+    number = CLASSES + 2
+    pairs = np.bincount(classes[:-1] * number + classes[1:], minlength=number**2).reshape(number, number)
+    expected = np.outer(pairs.sum(axis=1), pairs.sum(axis=0)) / pairs.sum() ** 2
+    there = expected > 0
+    information = np.zeros((number, number))
+    information[there] = np.log((pairs + PAIRS * expected)[there] / ((pairs.sum() + PAIRS) * expected)[there])
+    together = information[class_of[before], class_of[behind]]
     together[(before < 0) & (behind < 0)] = 0.0
     infrequent = class_of[here] == CLASSES
     middle = together[infrequent].mean() if infrequent.any() else together.mean()
@@ -115,14 +122,3 @@ def _share(count: Float[np.ndarray, " v"], of: Int64[np.ndarray, " v"]) -> Float
     share = count.sum() / of.sum()
     logarithm: Float[np.ndarray, " v"] = np.log((count + LEANING * share) / ((of + LEANING) * share))
     return logarithm
-
-
-def _associations(classes: Int64[np.ndarray, " m"]) -> Float[np.ndarray, "c c"]:
-    """Return the PMI of all pairs of classes as neighbours."""
-    number = CLASSES + 2
-    pairs = np.bincount(classes[:-1] * number + classes[1:], minlength=number**2).reshape(number, number)
-    expected = np.outer(pairs.sum(axis=1), pairs.sum(axis=0)) / pairs.sum() ** 2
-    there = expected > 0
-    information = np.zeros((number, number))
-    information[there] = np.log((pairs + PAIRS * expected)[there] / ((pairs.sum() + PAIRS) * expected)[there])
-    return information

@@ -143,7 +143,18 @@ def chosen(
             draw is that of its first token.
     """
     if first is not None:
-        return _chosen_words(candidates, lengths, draw, rate=rate, count=count, largest=largest, first=first)
+        b, n = draw.shape
+        here = first < n
+        starts = draw.new_zeros(b, n + 1, dtype=torch.int64).scatter_(1, first.clamp(max=n), 1)[:, :n]
+        word = starts.cumsum(1) - 1  # of every token; -1 in front of the first word
+        sizes = draw.new_zeros(first.shape, dtype=torch.int64).scatter_add_(
+            1, word.clamp(min=0), (candidates & (word >= 0)).long()
+        )
+        of_words = draw.gather(1, first.clamp(max=n - 1)).masked_fill(~here | (sizes == 0), _NEVER)
+        chosen_words = (
+            of_words < rate if count == "bernoulli" else _fitting(of_words, sizes, _number(lengths, rate, largest))
+        )
+        return candidates & (word >= 0) & chosen_words.gather(1, word.clamp(min=0))
     if count == "bernoulli":
         return candidates & (draw < rate)
     order = draw.masked_fill(~candidates, _NEVER).argsort(dim=1, stable=True)
@@ -154,30 +165,6 @@ def chosen(
 def _number(lengths: Int[Tensor, " b"], rate: float, largest: int | None) -> Int[Tensor, " b"]:
     """How many tokens of each sentence are hidden."""
     return (lengths.double() * rate).round().long().clamp(min=1, max=largest)
-
-
-def _chosen_words(
-    candidates: Tensor,
-    lengths: Tensor,
-    draw: Tensor,
-    *,
-    rate: float,
-    count: Literal["exact", "bernoulli"],
-    largest: int | None,
-    first: Tensor,
-) -> Bool[Tensor, "b n"]:
-    b, n = draw.shape
-    here = first < n
-    starts = draw.new_zeros(b, n + 1, dtype=torch.int64).scatter_(1, first.clamp(max=n), 1)[:, :n]
-    word = starts.cumsum(1) - 1  # of every token; -1 in front of the first word
-    sizes = draw.new_zeros(first.shape, dtype=torch.int64).scatter_add_(
-        1, word.clamp(min=0), (candidates & (word >= 0)).long()
-    )
-    of_words = draw.gather(1, first.clamp(max=n - 1)).masked_fill(~here | (sizes == 0), _NEVER)
-    chosen_words = (
-        of_words < rate if count == "bernoulli" else _fitting(of_words, sizes, _number(lengths, rate, largest))
-    )
-    return candidates & (word >= 0) & chosen_words.gather(1, word.clamp(min=0))
 
 
 def _fitting(draw: Float[Tensor, "b w"], sizes: Int[Tensor, "b w"], number: Int[Tensor, " b"]) -> Bool[Tensor, "b w"]:

@@ -132,7 +132,11 @@ def word_batches(
                 ]
             batch.trees = model.task.trees(outputs, inputs) if trees else None
         if split.has("read"):
-            batch.host = _hosts(split.padded("read", indices, True))
+            read = split.padded("read", indices, True)
+            # A word that the vocabulary does not read becomes a leaf of its host, ``[b, n]``: the nearest word before it that
+            # is read, or else the first word that is. -1 for words that are read.
+            before = np.maximum.accumulate(np.where(read, np.arange(read.shape[1]), -1), axis=1)
+            batch.host = np.where(read, -1, np.where(before >= 0, before, read.argmax(axis=1)[:, None]))
         # The token that stands for each word.
         first = None if inputs.first is None else inputs.first.masked_fill(~inputs.words, 0).cpu().numpy()
         if arcs:
@@ -392,13 +396,6 @@ def divided(split: Split, indices: np.ndarray, of_pair: int) -> list[np.ndarray]
 def chain_of(words: int) -> np.ndarray:
     """Return the tree of a sentence of which nothing is read: a chain from left to right."""
     return np.arange(words, dtype=np.int64)
-
-
-def _hosts(read: np.ndarray) -> np.ndarray:
-    # A word that the vocabulary does not read becomes a leaf of its host, ``[b, n]``: the nearest word before it that
-    # is read, or else the first word that is. -1 for words that are read.
-    before = np.maximum.accumulate(np.where(read, np.arange(read.shape[1]), -1), axis=1)
-    return np.where(read, -1, np.where(before >= 0, before, read.argmax(axis=1)[:, None]))
 
 
 def _with_unread(scores: np.ndarray, batch: WordBatch) -> np.ndarray:

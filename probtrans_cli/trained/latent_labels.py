@@ -232,24 +232,22 @@ def describe(model: ModelBase, corpus: Split, types: Types, top: int | None) -> 
         if names:
             associated = associations(counts[column], used, (top or WORDS) if column == "words" else TAGS)
             for entry, association in zip(labels, associated, strict=True):
-                entry[column] = _entries(key, names, counts[column][:, entry["label"]], association)
+                entry[column] = [
+                    {
+                        key: names[type],
+                        "count": round(float(counts[column][:, entry["label"]][type]), 3),
+                        "share": round(float(share), 6),
+                        "pmi": round(float(pmi), 3),
+                    }
+                    for type, share, pmi in zip(
+                        association.types.tolist(), association.share, association.pmi, strict=True
+                    )
+                ]
     return {
         "labels": labels,
         "unused_labels": sorted(set(range(len(mass))) - set(used)),
         "pairs": pairs_of(model, used, top or PAIRS),
     }
-
-
-def _entries(key: str, names: Sequence[str], counts: np.ndarray, association: Association) -> list[dict[str, Any]]:
-    return [
-        {
-            key: names[type],
-            "count": round(float(counts[type]), 3),
-            "share": round(float(share), 6),
-            "pmi": round(float(pmi), 3),
-        }
-        for type, share, pmi in zip(association.types.tolist(), association.share, association.pmi, strict=True)
-    ]
 
 
 def as_misc(labels: Sequence[int] | np.ndarray, probabilities: Sequence[float] | np.ndarray) -> str:

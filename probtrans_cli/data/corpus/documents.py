@@ -200,7 +200,17 @@ def encode_instances(data: Data, sentences: Iterable[Sentence], vocabulary: Voca
             )
         )
         if training and options.pairs != "none":
-            _require_both([instance.label for instance in drawn], options.pairs)
+            labels = [instance.label for instance in drawn]
+            # Where all pairs have the same label, nothing can be learned from them.
+            if not labels:
+                hint = "documents of a single sentence have no order: set data.documents.pairs=nsp or none"
+                raise DataError("there is no document with two sentences", hint=hint)
+            if missing := [name for label, name in enumerate(NAMES[options.pairs]) if label not in set(labels)]:
+                hint = "documents of several sentences make both kinds of pairs: separate them by blank lines, or set "
+                hint += "data.documents.pairs=none"
+                raise DataError(
+                    f"of {len(labels)} pairs none is {missing[0]}: there is nothing to tell apart", hint=hint
+                )
     except DataError as error:
         raise DataError(f"{where}: {error.message}", hint=error.hint) from None
 
@@ -221,14 +231,3 @@ def encode_instances(data: Data, sentences: Iterable[Sentence], vocabulary: Voca
         return {"ids": of_row, "frequency": of_words, "first": first, "segments": segments, PAIR: pair}
 
     return table_of_rows(map(row, drawn))
-
-
-def _require_both(labels: Sequence[int | None], kind: Kind) -> None:
-    # Where all pairs have the same label, nothing can be learned from them.
-    if not labels:
-        hint = "documents of a single sentence have no order: set data.documents.pairs=nsp or none"
-        raise DataError("there is no document with two sentences", hint=hint)
-    if missing := [name for label, name in enumerate(NAMES[kind]) if label not in set(labels)]:
-        hint = "documents of several sentences make both kinds of pairs: separate them by blank lines, or set "
-        hint += "data.documents.pairs=none"
-        raise DataError(f"of {len(labels)} pairs none is {missing[0]}: there is nothing to tell apart", hint=hint)
