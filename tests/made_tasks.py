@@ -16,13 +16,11 @@ from support import COGS, sentences
 
 from probtrans_cli import models, tasks
 from probtrans_cli.data.codecs.entities import TAG_END
-from probtrans_cli.data.corpus.documents import NAMES, PAIR
-from probtrans_cli.data.corpus.encode import encode_corpus
+from probtrans_cli.data.corpus.encode import NAMES, PAIR, encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.cogs import CASES, read_semantic
-from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.conllu import read_conllu, read_treebank
 from probtrans_cli.data.readers.lines import read_documents
-from probtrans_cli.data.readers.treebanks import read_treebank
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import enclosing

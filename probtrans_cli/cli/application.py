@@ -20,7 +20,7 @@ from probtrans_cli import console
 from probtrans_cli.cli import streams
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
-from probtrans_cli.folders.places import expand_home, with_home
+from probtrans_cli.folders.__init__ import expand_home, with_home
 from probtrans_cli.openie.writing import WRITTEN, WrittenName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
 from probtrans_cli.trained.formats import FORMATS, FormatName
@@ -865,7 +865,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a file that any system wrote against gold annotation, by the same rules as eval."""
-    from probtrans_cli.commands.score import score as score_files  # noqa: PLC0415
+    from probtrans_cli.reports.scorers import score as score_files  # noqa: PLC0415
     from probtrans_cli.data.files import display_name  # noqa: PLC0415
     from probtrans_cli.reports.scores import split_report  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ from probtrans_cli import console
 from probtrans_cli.corpora import CORPORA, Corpus, Options, corpus_of
 from probtrans_cli.data.files import COMPRESSED
 from probtrans_cli.errors import UsageError
-from probtrans_cli.folders.places import data_folder, holds, places
+from probtrans_cli.folders.__init__ import data_folder, holds, places
 from probtrans_cli.recipe.source import shipped_recipes, texts_in
 from probtrans_cli.text import printable
 from probtrans_cli.training.stopping import stopped_at_once

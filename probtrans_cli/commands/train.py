@@ -17,8 +17,8 @@ from probtrans_cli.commands.fetch import fetch_missing
 from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes, refuse_several
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system
+from probtrans_cli.folders.__init__ import find_folder
 from probtrans_cli.folders.checkpoints import installed
-from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, get_ready, load_recipe
 from probtrans_cli.reports.pages import NAME as REPORT
@@ -271,8 +271,8 @@ def _dry_run(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
 
     prepared = prepare(recipe)
-    from probtrans_cli.training.execution import shapes_reported  # noqa: PLC0415
     from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
+    from probtrans_cli.training.update import shapes_reported  # noqa: PLC0415
 
     ranks.start(recipe.runtime)
     with TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ from typing import IO, BinaryIO
 
 from probtrans_cli.corpora import command_for
 from probtrans_cli.errors import DataError, UsageError, reason
-from probtrans_cli.folders.places import holds, places
+from probtrans_cli.folders.__init__ import holds, places
 
 EMBEDDED = "embedded:"
 LONGEST_LINE = 8 << 20  # bytes of a line: a longer one is refused before it is held in memory

@@ -18,7 +18,7 @@ from probtrans_cli.data.sentence import Sentence, divided
 from probtrans_cli.data.sentence_ends import split_sentences
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.folders.places import holds
+from probtrans_cli.folders.__init__ import holds
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
 FIRST_CHUNK, LARGEST_CHUNK = 8, 2048

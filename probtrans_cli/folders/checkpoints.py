@@ -19,7 +19,7 @@ from typing import Any
 from probtrans_cli import atomic, console
 from probtrans_cli.errors import CheckpointError, reason, unwritten
 from probtrans_cli.folders import regular
-from probtrans_cli.folders.places import with_home
+from probtrans_cli.folders.__init__ import with_home
 from probtrans_cli.text import from_json
 
 SUMS = "SHA256SUMS"

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.bert import Bert, read_bert
-from probtrans_cli.hf.gpt2 import write_gpt2
-from probtrans_cli.hf.write import bert_of, write_bert, write_probabilistic
+from probtrans_cli.hf.write import bert_of, write_bert, write_gpt2, write_probabilistic
 
 __all__ = ["Bert", "bert_of", "read_bert", "register", "write_bert", "write_gpt2", "write_probabilistic"]
 

@@ -22,7 +22,7 @@ from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import CheckpointError, DataError, UsageError
-from probtrans_cli.folders.places import find_folder
+from probtrans_cli.folders.__init__ import find_folder
 from probtrans_cli.openie.extractions import NONE, REL
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions

@@ -45,7 +45,6 @@ from probtrans_cli.openie.scores import (
 )
 from probtrans_cli.openie.writing import coordination_lines, label_lines
 from probtrans_cli.recipe.grids import Coordinations, GridSection, OpenExtraction
-from probtrans_cli.tasks.answers import with_probability
 from probtrans_cli.tasks.base import (
     OUTPUT,
     Answers,
@@ -55,6 +54,7 @@ from probtrans_cli.tasks.base import (
     Prediction,
     Task,
     Term,
+    with_probability,
     without_some_words,
 )
 from probtrans_cli.tasks.batch import Batch

@@ -15,15 +15,14 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from probtrans_cli.recipe import grids as _grids  # noqa: F401 - it adds two kinds of tasks
-from probtrans_cli.recipe import parsing as _parsing  # noqa: F401 - and it one
 from probtrans_cli.recipe.base import NAME, Inconsistency, InconsistentError, Section
 from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data, Grid, Select
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer
+from probtrans_cli.recipe.model.base import Bayes, WeightPredict
 from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS, FACTORS
 from probtrans_cli.recipe.model.transformer import POSITIONS
 from probtrans_cli.recipe.task import TASKS, TaskSection
 from probtrans_cli.recipe.training import SCHEDULES, Eval, Log, Optim, Predict, Runtime, Save, Train
-from probtrans_cli.recipe.weights import Bayes, WeightPredict
 
 
 class Recipe(Section):

@@ -19,7 +19,7 @@ from probtrans_cli.recipe.base import (
     PositiveInt,
     Section,
 )
-from probtrans_cli.recipe.weights import PositiveKLWeight, WeightPredict, WeightPrior
+from probtrans_cli.recipe.model.base import PositiveKLWeight, WeightPredict, WeightPrior
 
 Messages = Literal["fast", "plain"]
 Forms = Messages | Literal["banded", "linear"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probtrans_cli.statistics.intervals import interval, moments
+from probtrans_cli.statistics.uncertainty import interval, moments
 
 FUNCTION = frozenset({"aux", "cop", "mark", "det", "clf", "case", "cc"})
 CONTENT = frozenset(

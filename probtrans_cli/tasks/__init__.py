@@ -11,15 +11,14 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.recipe import grids as grid_sections
 from probtrans_cli.recipe import task as sections
 from probtrans_cli.recipe.base import Table
-from probtrans_cli.recipe.parsing import Parsing as ParsingSection
+from probtrans_cli.recipe.task import Parsing as ParsingSection
 from probtrans_cli.recipe.task import SemanticParsing, TaskSection
 from probtrans_cli.tasks.base import Splitter, Task
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.entities import NamedEntities
 from probtrans_cli.tasks.lm import CausalLanguageModelling
-from probtrans_cli.tasks.mlm import MaskedLanguageModelling
+from probtrans_cli.tasks.mlm import MaskedLanguageModelling, Pretraining
 from probtrans_cli.tasks.parsing import Parsing
-from probtrans_cli.tasks.pretraining import Pretraining
 from probtrans_cli.tasks.semantic import SemanticLabels
 from probtrans_cli.tasks.tagging import WordTagging
 

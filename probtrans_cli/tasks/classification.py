@@ -16,18 +16,9 @@ from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.recipe.task import Classification
-from probtrans_cli.statistics.intervals import interval, moments
-from probtrans_cli.tasks.answers import (
-    ABSTAINED,
-    alternatives,
-    confusion_table,
-    confusions,
-    doubt_comment,
-    doubt_of,
-    doubt_text,
-    with_probability,
-)
+from probtrans_cli.statistics.uncertainty import interval, moments
 from probtrans_cli.tasks.base import (
+    ABSTAINED,
     OUTPUT,
     Answers,
     Counts,
@@ -37,6 +28,13 @@ from probtrans_cli.tasks.base import (
     Questions,
     Task,
     Term,
+    alternatives,
+    confusion_table,
+    confusions,
+    doubt_comment,
+    doubt_of,
+    doubt_text,
+    with_probability,
     without_some_words,
 )
 from probtrans_cli.tasks.batch import UNLEARNED, Batch

@@ -11,14 +11,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probtrans_cli.data.codecs.entities import TAG_END, Scheme, entity_records, may_follow
-from probtrans_cli.data.codecs.entity_scores import compare, scores_by_type, scores_of
+from probtrans_cli.data.codecs.entities import (
+    TAG_END,
+    Scheme,
+    compare,
+    entity_records,
+    may_follow,
+    scores_by_type,
+    scores_of,
+)
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.task import EntityRecognition
-from probtrans_cli.statistics.intervals import interval, moments
-from probtrans_cli.tasks.answers import with_probability
-from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence
+from probtrans_cli.statistics.uncertainty import interval, moments
+from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence, with_probability
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.tagging import WordTagging, tag_comments, tag_probabilities
 from probtrans_cli.trees.drawing.drawing import Span

@@ -1,4 +1,7 @@
-"""Masked language modelling (Wu & Tu 2023, D.1): hide words, 30 % of them and never `<unk>`, and predict them."""
+"""Masked language modelling (Wu & Tu 2023, D.1): hide words, 30 % of them and never `<unk>`, and predict them.
+
+Pretraining as BERT's (Devlin et al. 2019) adds what the second of two texts is to the first.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,32 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from probtrans_cli.data.corpus.encode import PAIR
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, TiedMean, TiedOutput, WordLayer
-from probtrans_cli.recipe.task import WordPrediction
-from probtrans_cli.tasks.answers import doubt_of, with_probability
-from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Questions, Task, Term
+from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, PairOutput, TiedMean, TiedOutput, WordLayer
+from probtrans_cli.recipe.task import Classification, WordPrediction
+from probtrans_cli.recipe.task import Pretraining as Section
+from probtrans_cli.tasks.base import (
+    DOUBT,
+    OUTPUT,
+    Answers,
+    Counts,
+    OutputRows,
+    Places,
+    Prediction,
+    Questions,
+    Task,
+    Term,
+    doubt_of,
+    with_probability,
+)
 from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.tasks.classification import SentenceClassification, what_reads
 from probtrans_cli.tasks.masking import Masks, nothing_hidden
+from probtrans_cli.tasks.parts import Part, Parts
 
 LARGEST_LOSS = 300.0  # so that a perplexity, and the variance of several, stays a finite number
 BERT_WORDS = "words"
@@ -190,3 +209,51 @@ def perplexities(sums: np.ndarray) -> dict[str, float]:
 def perplexity(loss: float) -> float:
     """Return ``exp(loss)``, a finite number."""
     return math.exp(min(loss, LARGEST_LOSS))
+
+
+class HiddenWords(MaskedLanguageModelling):
+    """Hidden words, scored by accuracy, too."""
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        counts = super().measure(outputs, batch)
+        right = outputs.scores["words"].argmax(-1) == batch.gold[IDS][batch.scored]
+        counts["right", batch.number] = float(right.sum())
+        return counts
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
+        scores = super().scores(counts, final=final)
+        loss = scores.pop("loss")
+        right, words = (sum(n for key, n in counts.items() if key[0] == name) for name in ("right", "words"))
+        return {**scores, "accuracy": right / words, "loss": loss}
+
+
+class Pairs(SentenceClassification):
+    """What the second of two texts is to the first."""
+
+    column = PAIR
+    layer = PairOutput
+
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        return {OUTPUT: OutputRows(f"pairs of texts by {what_reads(network)}", tuple(self.names))}
+
+
+class Pretraining(Parts):
+    """Loss: mean cross entropy over hidden words, plus the weighted mean over pairs. Score: perplexity."""
+
+    answers = MaskedLanguageModelling.answers
+    section: Section
+
+    def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        parts = {"words": Part(HiddenWords(section, vocabulary, labels))}
+        if labels.get(PAIR):
+            parts[PAIR] = Part(
+                Pairs(Classification(kind="classification"), vocabulary, labels),
+                section.pair_weight,
+                scores={"accuracy": "pair_accuracy"},
+                answers={f"label{name}": f"{PAIR}{name}" for name in ("", "_probability", *(f"_{it}" for it in DOUBT))},
+            )
+        super().__init__(section, vocabulary, labels, parts)
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """Return those of the hidden words alone."""
+        return self.tasks["words"].places(prediction, probability=probability)

@@ -30,11 +30,11 @@ from probtrans_cli.models.arcs import (
 from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.models.network import Network
-from probtrans_cli.recipe.parsing import Parsing as Section
+from probtrans_cli.recipe.task import Parsing as Section
 from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.statistics.parse_scores import NEEDED, Row, parse_counts, parse_details, parse_scores, parsed_rows
-from probtrans_cli.tasks.answers import DOUBT, confusion_table
 from probtrans_cli.tasks.base import (
+    DOUBT,
     Answers,
     Choices,
     Counts,
@@ -43,6 +43,7 @@ from probtrans_cli.tasks.base import (
     Task,
     Term,
     by_sentence,
+    confusion_table,
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch

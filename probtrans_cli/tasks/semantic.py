@@ -28,7 +28,7 @@ from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.recipe.task import SemanticParsing
-from probtrans_cli.statistics.intervals import interval, moments
+from probtrans_cli.statistics.uncertainty import interval, moments
 from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Task, Term
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.tasks.whole_sentences import COLUMNS, WholeSentences

@@ -14,18 +14,9 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.task import EntityRecognition, Tagging
-from probtrans_cli.statistics.intervals import interval, moments
-from probtrans_cli.tasks.answers import (
-    ABSTAINED,
-    alternatives,
-    confusion_table,
-    confusions,
-    doubt_comment,
-    doubt_of,
-    doubt_text,
-    with_probability,
-)
+from probtrans_cli.statistics.uncertainty import interval, moments
 from probtrans_cli.tasks.base import (
+    ABSTAINED,
     OUTPUT,
     Answers,
     Counts,
@@ -35,7 +26,14 @@ from probtrans_cli.tasks.base import (
     Questions,
     Task,
     Term,
+    alternatives,
     by_sentence,
+    confusion_table,
+    confusions,
+    doubt_comment,
+    doubt_of,
+    doubt_text,
+    with_probability,
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch

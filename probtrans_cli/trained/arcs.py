@@ -22,8 +22,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.models.base import Outputs, Wants
 from probtrans_cli.models.bayesian.readout import entropy
-from probtrans_cli.tasks.answers import without_members
-from probtrans_cli.tasks.base import Prediction
+from probtrans_cli.tasks.base import Prediction, without_members
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.base import ModelBase, Reading
 from probtrans_cli.trained.predictor import Predictor, inner_doubt, predictor_of, with_inner_wants
@@ -133,8 +132,8 @@ def word_batches(
             batch.trees = model.task.trees(outputs, inputs) if trees else None
         if split.has("read"):
             read = split.padded("read", indices, True)
-            # A word that the vocabulary does not read becomes a leaf of its host, ``[b, n]``: the nearest word before it that
-            # is read, or else the first word that is. -1 for words that are read.
+            # A word that the vocabulary does not read becomes a leaf of its host, ``[b, n]``: the nearest word before
+            # it that is read, or else the first word that is. -1 for words that are read.
             before = np.maximum.accumulate(np.where(read, np.arange(read.shape[1]), -1), axis=1)
             batch.host = np.where(read, -1, np.where(before >= 0, before, read.argmax(axis=1)[:, None]))
         # The token that stands for each word.

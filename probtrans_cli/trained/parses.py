@@ -22,9 +22,8 @@ from probtrans_cli.trained.predictions import Reader, require_alternatives
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor_of
 from probtrans_cli.trained.several import SentenceTrees, Tree, random_of
 from probtrans_cli.trees.best import Trees
-from probtrans_cli.trees.drawing.drawing import EveryTree, arc_probabilities, reads_right_to_left
+from probtrans_cli.trees.drawing.drawing import EveryTree, arc_probabilities, reads_right_to_left, tree_record
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
-from probtrans_cli.trees.drawing.records import tree_record
 
 MISC = {"LatentLabelEntropy": "latent_label_entropy", "HeadEntropy": "head_entropy"}
 """The entropies inside the network, by their names in MISC of CoNLL-U."""

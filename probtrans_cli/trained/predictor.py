@@ -47,7 +47,7 @@ from probtrans_cli.models.bayesian.propagation import Kind
 from probtrans_cli.models.bayesian.readout import Predictive, entropy, mixture, predictive, predictive_probabilities
 from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.models.network import Network
-from probtrans_cli.recipe.weights import MOST_DRAWS, WeightPredict
+from probtrans_cli.recipe.model.base import MOST_DRAWS, WeightPredict
 from probtrans_cli.tasks.base import Task
 from probtrans_cli.text import printable
 from probtrans_cli.trained.base import ModelBase

@@ -19,7 +19,7 @@ from probtrans_cli.data.readers.lines import json_object
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.models.base import Outputs
-from probtrans_cli.statistics.intervals import interval, moments
+from probtrans_cli.statistics.uncertainty import interval, moments
 from probtrans_cli.tasks.base import Counts, Prediction, Task
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.text import harmless, json_line, rounded

@@ -45,12 +45,21 @@ from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model
 from probtrans_cli.training import optim
 from probtrans_cli.training.coordinates import Sizes, coordinates
-from probtrans_cli.training.execution import compile_encoder, replicated
 from probtrans_cli.training.plan import Ahead, Plan, State, in_turn
 from probtrans_cli.training.run_folder import Metrics
 from probtrans_cli.training.start_from import start_from
 from probtrans_cli.training.stopping import StopRequest, stop_signals
-from probtrans_cli.training.update import Divergence, Draws, Microbatch, counts_over, dealt, fits, loss_of
+from probtrans_cli.training.update import (
+    Divergence,
+    Draws,
+    Microbatch,
+    compile_encoder,
+    counts_over,
+    dealt,
+    fits,
+    loss_of,
+    replicated,
+)
 
 
 class Trainer:

@@ -16,8 +16,8 @@ from torch.optim.swa_utils import AveragedModel
 from probtrans_cli import checkpoint
 from probtrans_cli.models.bayesian.weights import Uncertain, uncertain
 from probtrans_cli.models.network import Network
+from probtrans_cli.recipe.model.base import Bayes
 from probtrans_cli.recipe.training import Ivon, Optim, Train
-from probtrans_cli.recipe.weights import Bayes
 from probtrans_cli.training.ivon import IVON
 
 Stages = Sequence[Sequence[nn.Parameter]]

@@ -22,13 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import console
-from probtrans_cli.data.corpus.documents import NAMES
-from probtrans_cli.data.corpus.documents import PAIR as PAIRS
+from probtrans_cli.data.corpus.encode import NAMES
+from probtrans_cli.data.corpus.encode import PAIR as PAIRS
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_files import PIECES_FILE, TOKENIZER_FILE
 from probtrans_cli.errors import CheckpointError
-from probtrans_cli.folders.places import find_folder
+from probtrans_cli.folders.__init__ import find_folder
 from probtrans_cli.hf import Bert, read_bert
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name
 from probtrans_cli.models.outputs import BertWordOutput, SeveralOutputs

@@ -125,7 +125,7 @@ def parsed(model: Path, text: str) -> str:
 
 def scores_in_words(predicted: str, gold: str) -> str:
     """Return the scores of a file in a line."""
-    from probtrans_cli.commands.score import score
+    from probtrans_cli.reports.scorers import score
 
     scores = score("trees", predicted, gold, {})["scores"]
     names = [name for name in ("uas", "las", "clas", "mlas", "upos", "xpos", "ufeats") if name in scores]

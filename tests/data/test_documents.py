@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.data.corpus.documents import PAIR, Corpus, Instance, Kind, instances
-from probtrans_cli.data.corpus.encode import encode_corpus
+from probtrans_cli.data.corpus.encode import PAIR, Corpus, Instance, Kind, encode_corpus, instances
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.lines import read_documents
 from probtrans_cli.data.sentence import Sentence

@@ -18,7 +18,9 @@ from probtrans_cli.data.codecs.entities import (
     MisfitError,
     Scheme,
     Span,
+    compare,
     detect,
+    entity_scores,
     faults,
     may_follow,
     plain_tags,
@@ -26,7 +28,6 @@ from probtrans_cli.data.codecs.entities import (
     strict_spans,
     tags_of,
 )
-from probtrans_cli.data.codecs.entity_scores import compare, entity_scores
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes", "bilou", "iob1", "bmes", "bmewo")
 LETTERS: dict[Scheme, str] = {

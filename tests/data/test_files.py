@@ -22,7 +22,7 @@ from support import Stdin, real_data
 
 from probtrans_cli.data import files
 from probtrans_cli.data.blocks import Block, Ends, cut, in_file, lines_of
-from probtrans_cli.data.corpus.sources import find_sources
+from probtrans_cli.data.corpus.manifest import find_sources
 from probtrans_cli.data.files import COMPRESSED, UNPACKED_RATIO, find, open_lines
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.readers.conllu import read_conllu
@@ -119,7 +119,7 @@ def test_sources_are_fingerprinted_once(tmp_path: Path, stdin: Stdin, monkeypatc
     assert first[0].sha256 == hashlib.sha256(b"a b\n").hexdigest()
     known = {(str(path), first[0].size, first[0].mtime_ns): "believed"}
     assert {source.sha256 for source in find_sources(data, known)} == {first[0].sha256}
-    monkeypatch.setattr("probtrans_cli.data.corpus.sources.QUICKLY_READ", 3)
+    monkeypatch.setattr("probtrans_cli.data.corpus.manifest.QUICKLY_READ", 3)
     assert {source.sha256 for source in find_sources(data, known)} == {"believed"}
     stdin(b"a b\n")
     (piped,) = find_sources(Data(train="-"), {})

@@ -14,9 +14,8 @@ from small_treebank import TRAIN, names, recipe, treebank
 from support import Stdin
 
 from probtrans_cli.commands.prepare import report
-from probtrans_cli.data.corpus.manifest import canonical, fingerprint, folder_of
+from probtrans_cli.data.corpus.manifest import canonical, find_sources, fingerprint, folder_of
 from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
-from probtrans_cli.data.corpus.sources import find_sources
 from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe

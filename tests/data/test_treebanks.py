@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from probtrans_cli.data.readers.treebanks import UNKNOWN, fault_of, read_treebank
+from probtrans_cli.data.readers.conllu import UNKNOWN, fault_of, read_treebank
 from probtrans_cli.errors import DataError
 from probtrans_cli.statistics.parse_scores import Row, parsed_rows
 

@@ -8,8 +8,8 @@ from small_recipes import SMALL, read, refused
 
 from probtrans_cli.models.bayesian.weights import LEAST, MOST
 from probtrans_cli.recipe.base import MOST_NUMBERS
+from probtrans_cli.recipe.model.base import LEAST_START, MOST_DEVIATION
 from probtrans_cli.recipe.source import shipped_recipes
-from probtrans_cli.recipe.weights import LEAST_START, MOST_DEVIATION
 
 TRANSFORMER = "model={kind: transformer}"
 IVON = ("lr", "hessian_start", "kl_weight", "clip")

@@ -15,8 +15,7 @@ from support import Invoke, workplace
 
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.reports.charts import BOTTOM, HEIGHT, LEFT, MOST_POINTS, RIGHT, TOP, WIDTH, Curve, chart
-from probtrans_cli.reports.markup import CELL, MOST_LABELS, SIDE, confusion_matrix, worst_confusions
-from probtrans_cli.reports.pages import write_report
+from probtrans_cli.reports.pages import CELL, MOST_LABELS, SIDE, confusion_matrix, worst_confusions, write_report
 from probtrans_cli.reports.scores import shown
 
 pytestmark = pytest.mark.usefixtures("pages")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probtrans_cli.statistics.intervals import interval, moments
+from probtrans_cli.statistics.uncertainty import interval, moments
 from probtrans_cli.tasks.base import Counts
 from probtrans_cli.trees.score import bootstrap_interval, bootstrap_totals, ratio
 

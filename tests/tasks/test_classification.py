@@ -24,7 +24,7 @@ from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.reports.scores import flattened
-from probtrans_cli.tasks.answers import UNSEEN
+from probtrans_cli.tasks.base import UNSEEN
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.trained.evaluation import evaluate
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli import models
-from probtrans_cli.data.codecs.entities import read_spans
-from probtrans_cli.data.codecs.entity_scores import entity_scores
+from probtrans_cli.data.codecs.entities import entity_scores, read_spans
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.vocabularies import build_vocabulary

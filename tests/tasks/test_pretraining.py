@@ -17,8 +17,7 @@ from torch.nn import functional
 
 from probtrans_cli import models
 from probtrans_cli.__main__ import run
-from probtrans_cli.data.corpus.documents import NAMES, PAIR
-from probtrans_cli.data.corpus.encode import encode_corpus
+from probtrans_cli.data.corpus.encode import NAMES, PAIR, encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.lines import read_documents
 from probtrans_cli.data.vocabularies import build_vocabulary
@@ -27,7 +26,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Data, Documents, WordVocabulary
 from probtrans_cli.recipe.task import Pretraining as Section
 from probtrans_cli.tasks.masking import EVALUATION_SEED
-from probtrans_cli.tasks.pretraining import Pretraining
+from probtrans_cli.tasks.mlm import Pretraining
 from probtrans_cli.trained.evaluation import evaluate
 from probtrans_cli.trained.model import Model
 

@@ -9,7 +9,7 @@ import torch
 from support import ROOT, require_origin, stand_in
 
 from probtrans_cli import models
-from probtrans_cli.data.corpus.sources import SPLITS
+from probtrans_cli.data.corpus.manifest import SPLITS
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.reports.finished import PUBLISHED
 

@@ -12,7 +12,7 @@ from support import Invoke, workplace
 from torch import Tensor, nn
 
 from probtrans_cli import console
-from probtrans_cli.training.execution import shapes_reported
+from probtrans_cli.training.update import shapes_reported
 
 TRANSFORMER = "model={kind: transformer, width: 8, inner: 12, heads: 2, layers: 2}"
 COMPILED = "runtime.compile=true"

@@ -18,10 +18,9 @@ from test_page import analysis
 from probtrans_cli.data.readers.conllu import annotated, read_conllu
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.text import json_line
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing
+from probtrans_cli.trees.drawing.drawing import Arc, Drawing, displacy_line, tree_record
 from probtrans_cli.trees.drawing.html import page
 from probtrans_cli.trees.drawing.latex import latex
-from probtrans_cli.trees.drawing.records import displacy_line, tree_record
 from probtrans_cli.trees.drawing.svg import svg
 from probtrans_cli.trees.drawing.terminal import terminal
 

@@ -10,7 +10,7 @@ import pytest
 from support import real_data
 
 from probtrans_cli.data.files import open_lines
-from probtrans_cli.reports.scorers.trees import score
+from probtrans_cli.reports.scorers.annotations import score_trees as score
 
 TREEBANKS = (
     "wo_wtb", "en_ewt", "ug_udt", "af_afribooms", "fr_sequoia", "el_gdt", "hu_szeged", "mt_mudt", "tr_imst",

@@ -24,8 +24,7 @@ from pydantic import TypeAdapter
 from probtrans_cli import atomic, console
 from probtrans_cli.data.blocks import Block, cut, in_file, lines_of
 from probtrans_cli.data.corpus.encode import encode_corpus, encoding_of
-from probtrans_cli.data.corpus.manifest import FORMAT, LABELS, canonical, fingerprint
-from probtrans_cli.data.corpus.sources import SPLITS, Source, sha256
+from probtrans_cli.data.corpus.manifest import FORMAT, LABELS, SPLITS, Source, canonical, fingerprint, sha256
 from probtrans_cli.data.corpus.store import Labels, Split, write_split
 from probtrans_cli.data.corpus.tally import RowCounts, Tally, chosen, in_blocks, noting_new_labels, shortened
 from probtrans_cli.data.files import display_name, is_compressed

@@ -28,15 +28,20 @@ from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.manifest import (
     LABELS,
     MANIFEST,
+    SPLITS,
+    Source,
+    appearances,
     candidate_folders,
+    find_sources,
     folder_of,
     is_intact,
     read_manifest,
+    repetitions,
+    sha256,
     shards_of,
     up_to_date,
 )
 from probtrans_cli.data.corpus.parts import begin_job, encode_all, load_labels, parts_of
-from probtrans_cli.data.corpus.sources import SPLITS, Source, appearances, find_sources, repetitions, sha256
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.corpus.tally import label_warnings
 from probtrans_cli.data.files import display_name
@@ -44,8 +49,8 @@ from probtrans_cli.data.vocabularies import VOCABULARIES, load_vocabulary
 from probtrans_cli.data.vocabularies.base import WORDS_FILE, Vocabulary
 from probtrans_cli.errors import DataError, UsageError, unwritten
 from probtrans_cli.folders import lock, regular
+from probtrans_cli.folders.__init__ import find_folder
 from probtrans_cli.folders.job import BLOCKS, FAILED, JOB
-from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.schema import Recipe
 

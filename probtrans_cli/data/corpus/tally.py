@@ -16,8 +16,8 @@ from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli.data.codecs.entities import TAG_END
+from probtrans_cli.data.readers.conllu import UNKNOWN
 from probtrans_cli.data.readers.lines import LABEL
-from probtrans_cli.data.readers.treebanks import UNKNOWN
 from probtrans_cli.data.sentence import Sentence, TagFault
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError

@@ -17,9 +17,8 @@ from probtrans_cli.data.files import display_name, ending_of, open_lines
 from probtrans_cli.data.readers.appearance import appearance, appearance_of
 from probtrans_cli.data.readers.cogs import read_semantic
 from probtrans_cli.data.readers.columns import read_tagged
-from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.conllu import read_conllu, read_treebank
 from probtrans_cli.data.readers.lines import read_documents, read_jsonl, read_table, read_text
-from probtrans_cli.data.readers.treebanks import read_treebank
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.data import FORMATS, Data, Format

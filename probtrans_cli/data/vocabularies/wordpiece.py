@@ -64,7 +64,7 @@ from probtrans_cli.data.vocabularies.wordpiece_files import (
     read_pieces,
 )
 from probtrans_cli.errors import CheckpointError, DataError, RecipeError
-from probtrans_cli.folders.places import find_folder
+from probtrans_cli.folders.__init__ import find_folder
 from probtrans_cli.recipe.base import PositiveInt
 from probtrans_cli.recipe.data import WordFeatures, WordPieceVocabulary
 from probtrans_cli.text import first_of

@@ -30,8 +30,8 @@ from probtrans_cli.data.vocabularies.base import (
 from probtrans_cli.data.vocabularies.spelling import HashedFeatures
 from probtrans_cli.errors import DataError
 from probtrans_cli.folders import regular
+from probtrans_cli.folders.__init__ import find_folder
 from probtrans_cli.folders.checkpoints import locate
-from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
 

@@ -19,8 +19,7 @@ from probtrans_cli.recipe.base import (
     PositiveFloat,
     Size,
 )
-from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Facts, Growth, ModelSection, in_proportion
-from probtrans_cli.recipe.weights import Bayes
+from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Bayes, Facts, Growth, ModelSection, in_proportion
 
 POSITIONS: Kinds[Positions] = Kinds("positions")
 """The kinds of `model.positions`."""

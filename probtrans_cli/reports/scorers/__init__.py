@@ -1,7 +1,7 @@
-"""The scorers of `score`, for files of any system: a row each, and a file of the same name that scores.
+"""The verb `score`: the scorers alone, for files of any system, a row of :data:`SCORERS` each.
 
-A new one is a row of :data:`SCORERS` and a module ``reports/scorers/NAME.py`` with a function ``score(predictions,
-gold)``, which returns scores by name. The table is read for `--help`, so it imports neither torch nor numpy.
+A row names a function of ``predictions`` and ``gold`` that returns scores by name. The table is read for `--help`, so
+it imports neither torch nor numpy.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from probtrans_cli.errors import DataError
+from probtrans_cli.errors import DataError, UsageError
 
 
 @dataclass(frozen=True)
@@ -22,54 +22,45 @@ class Scorer:
     name: str
     help: str
     """What is in the files."""
+    place: str
+    """``module:function`` of what scores. It takes the predictions, the gold file or None where the file holds the gold
+    itself, and options."""
     options: tuple[str, ...] = ()
-    """The options that its function takes by name, as in the command line but for underscores."""
-    place: str = ""
-    """``module:function`` of what scores, where it is not the function ``score`` of the module with its name."""
-
-    def score(self, predictions: str, gold: str | None, **options: Any) -> dict[str, Any]:
-        """Return the scores of a file against another, or against the gold that it holds itself.
-
-        The options are those that the row names.
-
-        Raises:
-            DataError: a file cannot be read, or the two are not of the same sentences.
-            UsageError: a gold file is needed.
-        """
-        function = resolve_name(self.place or f"{__name__}.{self.name}:score")
-        return cast(dict[str, Any], function(predictions, gold, **options))
+    """The options that it takes by name, as in the command line but for underscores."""
 
 
 _ROWS = (
     Scorer(
         "entities",
         "columns, a word a line, its tag in the last one; without --gold, the gold tag before that",
+        "probtrans_cli.reports.scorers.annotations:score_entities",
         ("comments",),
     ),
-    Scorer("trees", "CoNLL-U"),
+    Scorer("trees", "CoNLL-U", "probtrans_cli.reports.scorers.annotations:score_trees"),
     Scorer(
         "calibration",
         "CoNLL-U or JSON lines of parse, with the probabilities of tags, labels or arcs",
+        "probtrans_cli.reports.scorers.calibration:score",
         ("column", "comments"),
     ),
     Scorer(
         "carb",
         "tuples as lines of CaRB or AllenNLP, or as JSON lines",
-        ("single_match", "default_confidence"),
         "probtrans_cli.openie.scorers:score_carb",
+        ("single_match", "default_confidence"),
     ),
-    Scorer("wire57", "the same files, by the Wire57-C score", place="probtrans_cli.openie.scorers:score_wire57"),
+    Scorer("wire57", "the same files, by the Wire57-C score", "probtrans_cli.openie.scorers:score_wire57"),
     Scorer(
         "coordination",
         "rows of labels as in OpenIE6, or JSON lines",
-        ("compat",),
         "probtrans_cli.openie.scorers:score_coordinations",
+        ("compat",),
     ),
     Scorer(
         "pairs",
         "minimal pairs as JSON lines of BLiMP, with the surprisal of both sentences or by --model",
-        ("model",),
         "probtrans_cli.trained.surprisal:score_pairs",
+        ("model",),
     ),
 )
 SCORERS: Mapping[str, Scorer] = {row.name: row for row in _ROWS}
@@ -79,6 +70,31 @@ if TYPE_CHECKING:
 else:
     ScorerName = Literal[tuple(SCORERS)]
     """The names, as the command line takes them."""
+
+
+def score(kind: ScorerName, predictions: str, gold: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Score a file.
+
+    Args:
+        kind: a row of :data:`SCORERS`.
+        predictions: the file to score.
+        gold: the file that it is scored against; None: it holds the gold itself.
+        options: of the scorers, by name; None: not given.
+
+    Raises:
+        DataError: a file cannot be read, or the two are not of the same sentences.
+        UsageError: a gold file is needed, or an option is not of the scorer.
+    """
+    if predictions == gold == "-":
+        raise UsageError("predictions and gold cannot both be standard input", hint="give a file for one of them")
+    row = SCORERS[kind]
+    options = {name: value for name, value in options.items() if value is not None}
+    for name, value in options.items():
+        if name not in row.options:
+            option = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+            raise UsageError(f"{option}: not of {row.name}", hint="leave it out")
+    scores = resolve_name(row.place)(predictions, gold, **options)
+    return {"kind": kind, "predictions": predictions, "gold": gold, "scores": scores}
 
 
 class FileSentence(Protocol):

@@ -78,7 +78,7 @@ class Gold:
 def score(
     predictions: str, gold: str | None, *, column: str | None = None, comments: str | None = None
 ) -> dict[str, Any]:
-    """See :class:`probtrans_cli.reports.scorers.Scorer.score`; ``column``: the tags of CoNLL-U that are meant;
+    """Score probabilities; ``column``: the tags of CoNLL-U that are meant;
     ``comments``: what comments of gold columns begin with."""
     if gold is None:
         raise UsageError("score calibration needs the gold labels", hint="add --gold FILE")
