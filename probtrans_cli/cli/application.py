@@ -865,8 +865,8 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a file that any system wrote against gold annotation, by the same rules as eval."""
-    from probtrans_cli.reports.scorers import score as score_files  # noqa: PLC0415
     from probtrans_cli.data.files import display_name  # noqa: PLC0415
+    from probtrans_cli.reports.scorers import score as score_files  # noqa: PLC0415
     from probtrans_cli.reports.scores import split_report  # noqa: PLC0415
 
     options = {"column": column, "single_match": single_match or None, "default_confidence": default_confidence}

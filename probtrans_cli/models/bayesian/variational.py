@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from probtrans_cli.models.bayesian import weights
 from probtrans_cli.models.bayesian.weights import Prior
 from probtrans_cli.models.network import Network
-from probtrans_cli.recipe.weights import Bayes, WeightPrior
+from probtrans_cli.recipe.model.base import Bayes, WeightPrior
 
 NORM_DEVIATION = 0.1
 """The standard deviation of the gains and shifts of a norm under their prior."""
