@@ -206,11 +206,7 @@ def replace_folder(new: Path, folder: Path) -> None:
 
 @contextmanager
 def writing_folder(folder: Path) -> Iterator[Path]:
-    """Within: a new folder that takes the place of ``folder`` at the end; a failure leaves the old one.
-
-    Raises:
-        IrregularFileError: a link or a file has the name of the folder.
-    """
+    """Within: a new folder that takes the place of ``folder`` at the end; a failure leaves the old one."""
     regular.refuse_others(folder, folder=True)
     with folder_beside(folder) as new:
         yield new
@@ -239,11 +235,7 @@ def adding_folder(folder: Path) -> Iterator[Path]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder so that a kill on the way leaves nothing under its name.
-
-    Raises:
-        IrregularFileError: it is a link.
-    """
+    """Remove a folder so that a kill on the way leaves nothing under its name."""
     regular.refuse_others(folder, folder=True)
     half = folder.with_name(f".{folder.name}{PARTIAL}")
     folder.rename(half)

@@ -51,11 +51,7 @@ class Verified:
     files: dict[str, bytes]
 
     def json(self, name: str, schema: type[T]) -> T:
-        """Return the content of a JSON file of the checkpoint, of this form.
-
-        Raises:
-            CheckpointError: it is missing, no JSON, or of another form.
-        """
+        """Return the content of a JSON file of the checkpoint, of this form."""
         content = self.content(name)
         try:
             return TypeAdapter(schema).validate_json(content, strict=True)
@@ -66,11 +62,7 @@ class Verified:
             raise CheckpointError(message, hint="it is not as probtrans wrote it: use another checkpoint") from None
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """Return the tensors of a safetensors file of the checkpoint.
-
-        Raises:
-            CheckpointError: it is missing, no safetensors file, or has numbers that no model has.
-        """
+        """Return the tensors of a safetensors file of the checkpoint."""
         try:
             tensors = load(self.content(name))
         except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
@@ -98,11 +90,7 @@ class Verified:
             raise CheckpointError(message, hint=_USE_ANOTHER) from None
 
     def content(self, name: str) -> bytes:
-        """Return the bytes of a file.
-
-        Raises:
-            CheckpointError: there is no such file.
-        """
+        """Return the bytes of a file."""
         if name not in self.files:
             raise CheckpointError(f"{self.folder}: {name} is missing", hint=_USE_ANOTHER)
         return self.files[name]
@@ -145,11 +133,7 @@ def write(
 
 
 def store(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
-    """Write a checkpoint of a training, unless somebody has moved the one of that name and left a link.
-
-    Raises:
-        CheckpointError: as :func:`write`.
-    """
+    """Write a checkpoint of a training, unless somebody has moved the one of that name and left a link."""
     if not _is_elsewhere(folder):
         write(folder, texts, tensors)
 
@@ -169,11 +153,7 @@ def _fill(new: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str,
 
 
 def refuse_link(folder: Path) -> None:
-    """Refuse to write a checkpoint that is a link, or lies behind one in its run.
-
-    Raises:
-        CheckpointError: it is, and what it points at is not of this run.
-    """
+    """Refuse to write a checkpoint that is a link, or lies behind one in its run."""
     if folder.parent.name == "checkpoints":
         regular.refuse_others(folder.parent, folder=True)
     if folder.is_symlink():
@@ -221,10 +201,6 @@ def _is_elsewhere(folder: Path) -> bool:
 
 def verify(folder: Path, *, training: bool = False) -> Verified:
     """Read a checkpoint and compare every file with its recorded checksum.
-
-    Args:
-        folder: the checkpoint.
-        training: also read what is needed for resuming.
 
     Raises:
         CheckpointError: a file is missing, truncated or altered; the message names it.

@@ -38,11 +38,7 @@ class Console:
         self.printed: set[str] = set()
 
     def open_log(self, path: Path) -> None:
-        """Repeat all further log lines, with the time of day, in the file ``path``.
-
-        Raises:
-            IrregularFileError: it is a link, for example.
-        """
+        """Repeat all further log lines, with the time of day, in the file ``path``."""
         self.close_log()
         self.file = regular.append(path)
 
@@ -102,7 +98,6 @@ def result_json(value: Any) -> None:
 
 
 def width() -> int:
-    """Return the columns of a report: those of the terminal, or as `COLUMNS` says; 80 without either."""
     return max(get_terminal_size((WIDTH, 24)).columns, 20)
 
 
@@ -134,14 +129,7 @@ def listed(parts: Iterable[str], before: str = "", *, between: str = ", ", inden
 def render(
     headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, left: Iterable[str] = ()
 ) -> str:
-    """Draw a table as plain text, without colour; one that is too wide goes on below itself.
-
-    Args:
-        headings: the columns. The first one names the rows, and stands again in each part of a folded table.
-        rows: the cells; None is an empty one.
-        title: a line above the table.
-        left: the columns that are aligned to the left beside the first; the others are to the right.
-    """
+    """Draw a table as plain text, without colour; one that is too wide goes on below itself."""
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     widths = [max(map(columns, column)) for column in zip(headings, *cells, strict=True)]
     to_the_left = {0, *(index for index, heading in enumerate(headings) if heading in left)}
@@ -235,5 +223,4 @@ class Work:
             log(f"{self.title}: {self.done / max(self.size, 1):.0%}, about {left} left")
 
     def end(self) -> None:
-        """Remove the bar."""
         self.bar.close()

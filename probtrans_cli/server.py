@@ -113,12 +113,8 @@ def serve(path: Path, run: Callable[[list[str]], int], ready: Callable[[], None]
     """Answer clients at a socket until this process is interrupted or terminated.
 
     Args:
-        path: of the socket, which is made, and removed at the end.
         run: runs a command line in the child, with the client's streams, and returns its exit code.
         ready: is called once clients can connect.
-
-    Raises:
-        UsageError: the socket cannot be made, or another server listens there.
     """
     with _listening(path) as listener:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

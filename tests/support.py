@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 import yaml
 
-from probtrans_cli.folders.__init__ import find_folder
+from probtrans_cli.folders import find_folder
 from probtrans_cli.recipe.data import Data
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -110,7 +110,6 @@ class Component:
         return self._model
 
     def __call__(self, doc: Doc) -> Doc:
-        """Return the document, annotated."""
         self._annotate_all([doc])
         return doc
 
@@ -135,11 +134,9 @@ class Component:
                 yield from batch
 
     def set_error_handler(self, error_handler: Callable[..., Any]) -> None:
-        """Set the function for documents that cannot be read; it takes name, component, documents and error."""
         self._handle = error_handler
 
     def get_error_handler(self) -> Callable[..., Any]:
-        """Return the error handler."""
         return self._handle
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
@@ -187,7 +184,6 @@ class Component:
         return self
 
     def __reduce__(self) -> tuple[Callable[..., Component], tuple[Any, ...]]:
-        """Give processes of a pipeline that are not forked the stored files."""
         options = {name: getattr(self, name) for name in ("trees", "threads", "overwrite", "longest")}
         return _restored, (self.name, options, self.to_bytes())
 
@@ -272,7 +268,6 @@ def _set_entities(doc: Doc, entities: Sequence[Span], *, overwrite: bool) -> Non
 
 
 def _sentences(doc: Doc) -> Iterator[list[Token]]:
-    """Yield the tokens of each sentence; without sentences, all tokens together."""
     if doc.has_annotation("SENT_START"):
         yield from (list(sentence) for sentence in doc.sents)
     elif len(doc):

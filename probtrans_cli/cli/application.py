@@ -20,7 +20,7 @@ from probtrans_cli import console
 from probtrans_cli.cli import streams
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
-from probtrans_cli.folders.__init__ import expand_home, with_home
+from probtrans_cli.folders import expand_home, with_home
 from probtrans_cli.openie.writing import WRITTEN, WrittenName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
 from probtrans_cli.trained.formats import FORMATS, FormatName

@@ -114,11 +114,7 @@ def parse_in_bulk(request: BulkRequest) -> None:
 
 
 def share_of(shard: str | None) -> tuple[int, int]:
-    """Return I and N of ``I/N``; 1 and 1 of None.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """Return I and N of ``I/N``; 1 and 1 of None."""
     share = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard or "1/1")
     if share is None or not 1 <= int(share[1]) <= int(share[2]):
         raise UsageError(f"--shard {shard}: not a share", hint="I/N, where I is 1 to N; for example --shard 3/64")
@@ -145,11 +141,7 @@ def identity(request: BulkRequest, versions: Sequence[Version]) -> dict[str, Any
 
 
 def model_sum(folder: Path) -> str:
-    """Return a sha256 of the checksums of the files that make a checkpoint's model.
-
-    Raises:
-        CheckpointError: there are none.
-    """
+    """Return a sha256 of the checksums of the files that make a checkpoint's model."""
     try:
         lines = regular.read_text(folder / SUMS).splitlines()
     except (OSError, ValueError):
@@ -257,7 +249,6 @@ def _attempted(
 
 
 def begin(parsing: Parsing | ParseRequest, job: Job, blocks: Sequence[Block]) -> Callable[[int], None]:
-    """Load the model unless it is loaded; returns the function that does a block."""
     parsing = Parsing(parsing) if isinstance(parsing, ParseRequest) else parsing
     return lambda number: attempt(parsing, job, number, blocks[number - 1])
 
@@ -266,12 +257,7 @@ def begin(parsing: Parsing | ParseRequest, job: Job, blocks: Sequence[Block]) ->
 
 
 def attempt(parsing: Parsing, job: Job, number: int, block: Block) -> None:
-    """Do a block unless it is done; where it fails, note that in the folder.
-
-    Raises:
-        OSError: the folder cannot be written.
-        DataError: it is done, and of another job.
-    """
+    """Do a block unless it is done; where it fails, note that in the folder."""
     if job.is_done(number):
         job.require_own(number, part_of(block))
         return
@@ -295,9 +281,6 @@ def is_current(job: Job, number: int, block: Block) -> bool:
     """Return whether a block that is done was made of what its input holds now.
 
     The time of the input is believed. Where it is another one, as of a copy, the bytes are compared.
-
-    Raises:
-        DataError: the input cannot be read, or the block is of another job.
     """
     job.require_own(number, part_of(block))
     about = job.about(number)

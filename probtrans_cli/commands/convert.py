@@ -136,7 +136,6 @@ def _tuples(file: _Input, data: Data, request: ConvertRequest, counts: RowCounts
 
 
 def _placed(sentence: FileSentence, form: WrittenForm, names: Sequence[str], rows: int | None) -> list[FileTuple]:
-    """Return the tuples with their words; what is kept and why not all is added to ``sentence.counts``."""
     places = places_of(sentence, names, rows)
     there = [(each, place) for each, place in zip(sentence.tuples, places, strict=True) if place is not None]
     kept = []
@@ -150,7 +149,6 @@ def _placed(sentence: FileSentence, form: WrittenForm, names: Sequence[str], row
 
 
 def _texts(sentence: FileSentence, rows: int | None) -> list[FileTuple]:
-    """Return the tuples with a relation and an argument; what is kept and why not all is added to the counts."""
     kept: list[FileTuple] = []
     for each in sentence.tuples:
         reason = "kept" if all(each.texts[:2]) and len(each.texts) > 1 else "incomplete"

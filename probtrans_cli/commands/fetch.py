@@ -18,7 +18,7 @@ from probtrans_cli import console
 from probtrans_cli.corpora import CORPORA, Corpus, Options, corpus_of
 from probtrans_cli.data.files import COMPRESSED
 from probtrans_cli.errors import UsageError
-from probtrans_cli.folders.__init__ import data_folder, holds, places
+from probtrans_cli.folders import data_folder, holds, places
 from probtrans_cli.recipe.source import shipped_recipes, texts_in
 from probtrans_cli.text import printable
 from probtrans_cli.training.stopping import stopped_at_once
@@ -107,12 +107,7 @@ def _corpora_of(texts: Iterable[str]) -> list[Corpus]:
 
 def fetch_missing(recipe: str, overrides: Sequence[str], *, ask: bool = True) -> None:
     """Fetch the public corpora that a recipe names and that are not there; if asked for, after a question on a
-    terminal, and never where nobody can answer it.
-
-    Raises:
-        UsageError: the recipe comes from standard input, which cannot be read twice; as its reader does.
-        DataError: as :func:`fetch`.
-    """
+    terminal, and never where nobody can answer it."""
     if ask and not (sys.stdin.isatty() and sys.stderr.isatty() and console.STATE.level > console.QUIET):
         return
     if recipe == "-":
@@ -163,7 +158,6 @@ def _megabytes(size: int) -> str:
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Return names with `pos-ewt-*` in the place of all shipped recipes that begin so."""
     begins = {name: "-".join(name.split("-")[:2]) + "-" for name in shipped_recipes()}
     groups: dict[str, list[str]] = {}
     for name in names:

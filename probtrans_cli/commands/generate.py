@@ -30,12 +30,7 @@ class GenerateRequest:
 
 
 def generate(request: GenerateRequest) -> None:
-    """Write each prompt with its continuation, a line each; of a single one, word by word.
-
-    Raises:
-        UsageError: another kind of model.
-        DataError: a prompt fills all positions of the model, or standard input is not text.
-    """
+    """Write each prompt with its continuation, a line each; of a single one, word by word."""
     model = Model.load(request.checkpoint)
     require_next_words(model, request.sampling)
     if request.prompt == "-":

@@ -53,7 +53,6 @@ def processes() -> Iterator[Ranks]:
 
 
 def refuse_several() -> None:
-    """Raise UsageError where this process is itself one of several, or its environment is at fault."""
     if launched() is not None:
         raise UsageError("--nproc within several processes that a launcher has started", hint="leave --nproc out")
 

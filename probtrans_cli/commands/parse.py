@@ -133,16 +133,7 @@ class Parsing:
     """A request with the model that is loaded for it, for any number of inputs."""
 
     def __init__(self, request: ParseRequest, *, coloured: bool = False) -> None:
-        """Load the model, and find out whether it can answer.
-
-        Args:
-            request: the arguments.
-            coloured: the output is a terminal that shows colours.
-
-        Raises:
-            UsageError: options that do not go together, or not with the model.
-            CheckpointError: as its reader.
-        """
+        """Load the model, and find out whether it can answer."""
         self.request = request
         self.form = form = FORMATS[request.format]
         _refuse_what_it_cannot_show(request)

@@ -34,10 +34,6 @@ def prepare(request: PrepareRequest) -> tuple[str, corpus.Prepared]:
 
     Returns:
         ``checked``, ``prepared`` or ``up to date``; and the encoded corpora.
-
-    Raises:
-        RecipeError, DataError, UsageError: as their readers and :func:`probtrans_cli.data.corpus.prepared.prepare` do.
-        StoppedError: a signal such as SIGTERM came.
     """
     get_ready()
     with stopped_at_once("while preparing", "the same command goes on"):

@@ -22,15 +22,6 @@ def serve(socket: Path, checkpoints: Sequence[str], run: Callable[[list[str]], i
 
     A process that has used a GPU, or threads of torch, cannot be forked: the models are on the CPU, and are loaded by
     one thread.
-
-    Args:
-        socket: where clients connect.
-        checkpoints: the models, as CKPT arguments.
-        run: runs a command line with the standard streams that it finds, and returns the exit code.
-
-    Raises:
-        UsageError: the socket cannot be made.
-        CheckpointError: a model cannot be loaded.
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     threads = torch.get_num_threads()

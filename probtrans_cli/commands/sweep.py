@@ -41,11 +41,7 @@ class Grid:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Grid:
-        """Read ``KEY=[VALUE, ...]``, one text an axis.
-
-        Raises:
-            UsageError: a text is no such list, a key stands there twice, or a value does.
-        """
+        """Read ``KEY=[VALUE, ...]``, one text an axis."""
         axes: dict[str, list[Any]] = {}
         for text in texts:
             key, equals, values = text.partition("=")
@@ -84,10 +80,6 @@ def sweep(request: TrainRequest, axes: Sequence[str], *, shard: str | None, numb
         axes: ``KEY=[VALUE, ...]`` each; ``width`` stands for the width and all sizes that grow with it.
         shard: ``I/N``, to train this share of the points only.
         number: of points, drawn at random; None: all of them.
-
-    Raises:
-        UsageError: an axis is not one; the processes of a launcher cannot share a sweep.
-        RecipeError: the recipe of a point has a fault.
     """
     if "RANK" in os.environ:
         raise UsageError("a sweep is not for the processes of one training", hint="give each process group a --shard")
@@ -151,9 +143,6 @@ def check_width(request: TrainRequest, widths: Sequence[int], picture: Path | No
         request: of a dry run, which writes no run.
         widths: at least two.
         picture: a file for the same as SVG; None: none.
-
-    Raises:
-        UsageError: a width is one at which a size would be no whole number.
     """
     from probtrans_cli.training.coordinates import exponents  # noqa: PLC0415
     from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
@@ -178,11 +167,7 @@ def check_width(request: TrainRequest, widths: Sequence[int], picture: Path | No
 
 
 def widths_of(text: str) -> list[int]:
-    """Return the widths of a text such as ``64,128,256``, from the smallest on.
-
-    Raises:
-        UsageError: it is not a list of two or more different widths.
-    """
+    """Return the widths of a text such as ``64,128,256``, from the smallest on."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) < 2 or len({*parts}) < len(parts) or not all(re.fullmatch("[1-9][0-9]{0,5}", part) for part in parts):
         hint = "write --check-width 64,128,256: two or more"

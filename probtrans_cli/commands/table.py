@@ -21,11 +21,7 @@ FORMS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 def table(runs: Sequence[str]) -> dict[str, Any]:
     """Return the rows of the table, and apart from them those of means over corpora, each with the runs of its
-    ``rival``, the transformer that it stands beside in ``-f beside``, or none.
-
-    Raises:
-        CheckpointError: none of the folders is a finished run.
-    """
+    ``rival``, the transformer that it stands beside in ``-f beside``, or none."""
     result = report.table(runs)
     for rows in result.values():
         for row in rows:

@@ -17,7 +17,7 @@ from probtrans_cli.commands.fetch import fetch_missing
 from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes, refuse_several
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system
-from probtrans_cli.folders.__init__ import find_folder
+from probtrans_cli.folders import find_folder
 from probtrans_cli.folders.checkpoints import installed
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, get_ready, load_recipe
@@ -81,11 +81,7 @@ def resolved(request: TrainRequest) -> str:
 
 
 def seeds_of(text: str | None) -> list[int] | None:
-    """Return the seeds of a text such as ``0,1,2``.
-
-    Raises:
-        UsageError: it is not a list of seeds.
-    """
+    """Return the seeds of a text such as ``0,1,2``."""
     if text is None:
         return None
     parts = [part.strip(" ") for part in text.split(",")]

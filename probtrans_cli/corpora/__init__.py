@@ -52,7 +52,6 @@ class Corpus:
 
     @property
     def paths(self) -> list[str]:
-        """Where its files lie, below $PROBTRANS_DATA."""
         return [f"{self.folder}/{path}" for path in (*self.converted, *(row[1] for row in rows_of(self.name)))]
 
     @property
@@ -61,11 +60,7 @@ class Corpus:
         return sum(int(row[3]) for row in rows_of(self.name))
 
     def place(self, options: Options) -> Iterator[Placed]:
-        """Put the files in place, one after the other, and yield what happened to each.
-
-        Raises:
-            DataError: a file cannot be had, is not the expected one, or another is in the way.
-        """
+        """Put the files in place, one after the other, and yield what happened to each."""
         module, _, function = self.steps.partition(".")
         yield from getattr(importlib.import_module(f"{__name__}.{module}"), function)(self, options)
 

@@ -54,11 +54,7 @@ class KnownFile:
         return self.repository != "-"
 
     def open(self, source: Path | None) -> BinaryIO:
-        """Open the official file over https, or its copy in the folder ``source``.
-
-        Raises:
-            DataError: it cannot be had.
-        """
+        """Open the official file over https, or its copy in the folder ``source``."""
         return self._remote() if source is None else self._local(source)
 
     def _remote(self) -> BinaryIO:
@@ -82,7 +78,6 @@ class KnownFile:
 
 
 def files_of(corpus: Corpus) -> list[KnownFile]:
-    """Return the files of a corpus that ``corpora.tsv`` lists."""
     return [KnownFile(path, sha256, int(size), *rest) for _, path, sha256, size, *rest in rows_of(corpus.name)]
 
 
@@ -90,11 +85,7 @@ def files_of(corpus: Corpus) -> list[KnownFile]:
 
 
 def place(file: KnownFile, options: Options, opener: Opener | None = None) -> Placed:
-    """Put a file of known checksum in place; ``opener``: where it comes from, by default as :meth:`KnownFile.open`.
-
-    Raises:
-        DataError: it cannot be had, is not the expected one, or another is in the way.
-    """
+    """Put a file of known checksum in place; ``opener``: where it comes from, by default as :meth:`KnownFile.open`."""
     target = options.folder / file.path
     if os.path.lexists(target):
         content = checksum(target) if target.is_file() else "no file"
@@ -112,11 +103,7 @@ def place(file: KnownFile, options: Options, opener: Opener | None = None) -> Pl
 
 
 def place_texts(texts: Mapping[str, str], options: Options) -> Iterator[Placed]:
-    """Put the files of a converted corpus in place, or none of them where another is in the way.
-
-    Raises:
-        DataError: another is in the way, or a file cannot be written.
-    """
+    """Put the files of a converted corpus in place, or none of them where another is in the way."""
     contents = {options.folder / name: text.encode() for name, text in texts.items()}
     same = {target for target, content in contents.items() if target.is_file() and target.read_bytes() == content}
     for target in contents.keys() - same:
@@ -133,7 +120,6 @@ def _in_the_way(message: str) -> DataError:
 
 
 def _checked(source: BinaryIO, file: KnownFile) -> Iterator[bytes]:
-    """Yield a file in pieces; at its end it is the expected one, or there is an error."""
     digest, size = hashlib.sha256(), 0
     work = console.Work(file.size, file.path)
     try:
@@ -182,7 +168,6 @@ def _write(target: Path, blocks: Iterable[bytes], *, force: bool) -> None:
 
 
 def checksum(path: Path) -> str:
-    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -191,11 +176,7 @@ def checksum(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    r"""Return the lines of a text, without ``\n`` or ``\r\n``.
-
-    Raises:
-        DataError: it cannot be read, or is not UTF-8; the message names the line.
-    """
+    r"""Return the lines of a text, without ``\n`` or ``\r\n``."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -210,7 +191,6 @@ def read_lines(path: Path) -> list[str]:
 
 
 def lines_of(lines: Iterable[str]) -> BinaryIO:
-    """Return a file of some lines."""
     return io.BytesIO("".join(f"{line}\n" for line in lines).encode())
 
 

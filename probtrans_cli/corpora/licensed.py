@@ -154,7 +154,6 @@ def bllip(corpus: Corpus, options: Options) -> Iterator[Placed]:
 
 
 def _sentences(section: Path) -> Iterator[list[str]]:
-    """Yield the sentences of a section that have a word, as the model is to see them."""
     for path in sorted(path for path in section.iterdir() if path.is_file()):
         # Automatic parses: a bracket without a word is no reason to give up the corpus.
         for tree in tagged_sentences(read_lines(path), str(path), skip_wordless=True):

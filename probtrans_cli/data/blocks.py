@@ -49,7 +49,6 @@ class Block:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the block is a file, from its beginning to its end."""
         return self.begin == 0 and self.end is None
 
     def __str__(self) -> str:
@@ -77,11 +76,7 @@ def cut(path: str, size: int, largest: int, file: Version | None = None) -> list
 
 
 def require_unchanged(block: Block) -> None:
-    """Refuse a block whose file is no longer what it was when the block was cut.
-
-    Raises:
-        DataError: it has another size, has been written again or replaced, or is gone.
-    """
+    """Refuse a block whose file is no longer what it was when the block was cut."""
     before = block.file
     if before is None:
         return
@@ -144,7 +139,6 @@ def _unread(block: Block, error: OSError) -> DataError:
 
 
 def _enter(file: BinaryIO, block: Block, ends: Ends) -> int:
-    """Go to where the first sentence of a block begins; return how many bytes its sentences have."""
     end = file.seek(0, 2) if block.end is None else _behind_sentence(file, block.end, ends)
     begin = _behind_sentence(file, block.begin, ends)
     file.seek(begin)

@@ -22,7 +22,7 @@ from typing import IO, BinaryIO
 
 from probtrans_cli.corpora import command_for
 from probtrans_cli.errors import DataError, UsageError, reason
-from probtrans_cli.folders.__init__ import holds, places
+from probtrans_cli.folders import holds, places
 
 EMBEDDED = "embedded:"
 LONGEST_LINE = 8 << 20  # bytes of a line: a longer one is refused before it is held in memory
@@ -153,12 +153,10 @@ class ArchiveError(Exception):
 
 
 def ending_of(path: str | Path) -> str:
-    """Return the ending of :data:`COMPRESSED` that a name has; empty: none."""
     return next((ending for ending in COMPRESSED if str(path).lower().endswith(ending)), "")
 
 
 def is_compressed(path: str | Path) -> bool:
-    """Return whether the name of a file says that it is compressed."""
     return bool(ending_of(path))
 
 
@@ -204,8 +202,6 @@ class _Streams(io.RawIOBase):
     The modules of Python ignore bytes behind the first stream that begin no further stream, and end there, also where
     they are a damaged stream, or where zeros stand between two streams.
 
-    Args:
-        file: the archive.
         begin: makes the decompressor of a stream.
         zeros: how many zeros, or a multiple of them, may stand behind a stream; 0: none.
     """
@@ -279,11 +275,6 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
     A name that is not there is also tried with `.gz` and the others of :data:`COMPRESSED` appended. `-` (standard
     input) is returned as it is.
 
-    Args:
-        path: how it is named.
-        key: of the recipe where it is named.
-        once: it is read only once, and may be a pipe, or a device such as /dev/stdin.
-
     Raises:
         DataError: there is no such file; the message lists the places, and begins with the key.
     """
@@ -330,11 +321,7 @@ def _where_to_get(path: str) -> str:
 
 def find_all(path: str, key: str | None = None) -> list[Path]:
     """Find corpora: as :func:`find`, and all files below a folder, or that a name with `*`, `?` or `[` fits, in
-    alphabetical order. Names that begin with `.` or `_` are left out there: they are of tools.
-
-    Raises:
-        DataError: there is none; the message begins with the key.
-    """
+    alphabetical order. Names that begin with `.` or `_` are left out there: they are of tools."""
     if path == "-" or path.startswith(EMBEDDED) or not path.strip("/"):
         return [find(path, key)]
     candidates = places(path.rstrip("/"))

@@ -35,7 +35,6 @@ class _Process:
     task: int | None = None  # the task that it is doing
 
     def receive(self) -> dict[str, Any] | None:
-        """Return the next message, or None if the process has died; raise the fault that ended it."""
         try:
             message: dict[str, Any] = from_json(self.connection.recv_bytes())
         except (EOFError, ConnectionError):

@@ -129,11 +129,7 @@ def character_spans(sentence: Sentence) -> tuple[str, list[tuple[int, int]]]:
 
 
 def pack_rows(rows: Sequence[Sequence[int]], length: int) -> list[int]:
-    """Return the numbers that stand for a grid of ``length`` words, each the sum over rows r of ``label * 8 ** r``.
-
-    Raises:
-        ValueError: there are too many rows, a row has another length, or a label is not between 0 and 7.
-    """
+    """Return the numbers that stand for a grid of ``length`` words, each the sum over rows r of ``label * 8 ** r``."""
     if len(rows) > MOST_ROWS:
         raise ValueError(f"{len(rows)} rows, more than {MOST_ROWS}")
     packed = [0] * length
@@ -149,9 +145,6 @@ def unpack_rows(values: NDArray[np.integer[Any]], rows: int) -> NDArray[np.int64
     """Return the first ``rows`` rows of labels, [..., rows, w], of the numbers ``values`` [..., w] of words.
 
     A row that a sentence does not have is 0 throughout, and so is padding.
-
-    Raises:
-        ValueError: there are no so many rows.
     """
     if not 0 <= rows <= MOST_ROWS:
         raise ValueError(f"{rows} rows, more than {MOST_ROWS}")

@@ -18,7 +18,7 @@ from probtrans_cli.data.sentence import Sentence, divided
 from probtrans_cli.data.sentence_ends import split_sentences
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.folders.__init__ import holds
+from probtrans_cli.folders import holds
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
 FIRST_CHUNK, LARGEST_CHUNK = 8, 2048
@@ -33,22 +33,12 @@ _REMEDIES: dict[Appearance, str] = {
 
 
 def located(files: Iterable[str]) -> list[str]:
-    """Return the paths of files: as named, or else where :func:`probtrans_cli.data.files.find` looks for corpora.
-
-    Raises:
-        DataError: a file is not there.
-    """
+    """Return the paths of files: as named, or else where :func:`probtrans_cli.data.files.find` looks for corpora."""
     return [name if name == "-" or holds(Path.exists, Path(name)) else str(find(name, once=True)) for name in files]
 
 
 def read(path: str, input_form: str, longest: int | None = None, *, split: bool = False) -> Iterator[Sentence]:
     """Yield the sentences of a file; an empty line of text is an empty sentence.
-
-    Args:
-        path: of the file.
-        input_form: ``auto``, ``text``, ``tokens`` or ``conllu``.
-        longest: the most words of a sentence of text, whatever its tokens; None: any number.
-        split: a line of text may have several sentences.
 
     Raises:
         DataError: a sentence of text has more words than ``longest``; see also the readers.
@@ -71,7 +61,6 @@ def form_of(path: str, input_form: str, tell: Callable[[str], None] = console.lo
 
 
 def appearances(paths: Iterable[str], input_form: str) -> Iterator[str]:
-    """Yield what to tell of files that will be read as text and do not look so."""
     for path in paths:
         if input_form == "conllu" or (input_form == "auto" and format_by_name(path) == "conllu"):
             continue
@@ -83,7 +72,6 @@ def appearances(paths: Iterable[str], input_form: str) -> Iterator[str]:
 def sentences_of(
     lines: Iterable[str], name: str, form: str, longest: int | None = None, *, split: bool = False
 ) -> Iterator[Sentence]:
-    """Yield the sentences of lines in this form; see :func:`read`."""
     if form == "conllu":
         yield from read_conllu(lines, name)
     elif form == "tokens":

@@ -64,10 +64,7 @@ def token_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _split(chunk: str) -> list[tuple[int, int]]:
-    """Split a text without white space: marks are taken off its beginning, then off its end.
-
-    The rest always has a letter, so it does not become empty.
-    """
+    """Split a text without white space: marks are taken off its beginning, then off its end."""
     letter = _LETTER.search(chunk)
     if letter is None:  # "...", ":-)"
         return [(0, len(chunk))]
@@ -97,7 +94,6 @@ def _split(chunk: str) -> list[tuple[int, int]]:
 
 
 def _length_of_ending(chunk: str, begin: int, end: int) -> int:
-    """Return the number of characters of the mark or contraction at the end of ``chunk[begin:end]``; 0: none."""
     for mark in _SEVERAL:
         if chunk.endswith(mark, begin, end):
             return len(mark)

@@ -36,7 +36,6 @@ class ExportFormat:
     """It has a name, a version and a licence."""
 
     def write(self, model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
-        """Write the model and return the report, which is also the folder's EXPORT.json."""
         module = importlib.import_module(f"{__name__}.{self.name}")
         return cast("dict[str, Any]", module.write(model, out, options))
 

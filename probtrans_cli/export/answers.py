@@ -86,16 +86,13 @@ class Lookup:
         self.features = None if features is None else HashedFeatures(SimpleNamespace(**features))  # type: ignore[arg-type]
 
     def normalise(self, word: str) -> str:
-        """Return the word as it is looked up and counted."""
         word = word.lower() if self.reading["lowercase"] else word
         return word if self._numbers is None else self._numbers.sub("N", word)
 
     def frequency(self, word: str) -> int:
-        """Return how often the word occurs in the training file; 0 for an unknown word."""
         return self._counts.get(self.normalise(word), 0)
 
     def knows(self, word: str) -> bool:
-        """Return whether a word has ids of its own."""
         return self.reading["unknown"] not in self.ids(word)
 
     def ids(self, word: str) -> list[int]:
@@ -134,13 +131,7 @@ class Lookup:
 
 
 def ids_by(folder: Path, saved: Any, reading: Reading) -> Ids:
-    """Return what a vocabulary of any kind looks a normalised word up by.
-
-    Args:
-        folder: with the vocabulary's files.
-        saved: the content of `vocabulary.json`.
-        reading: the section of `EXPORT.json`.
-    """
+    """Return what a vocabulary of any kind looks a normalised word up by."""
     begin, unknown = len(reading["names"]), int(reading["unknown"])
     if reading["kind"] == "words":
         table = {word: id for id, word in enumerate(saved["words"], start=begin)}
@@ -229,11 +220,6 @@ class Answers:
         """Yield for each text what `parse` says of it, its words, and the graph's outputs, which are empty where it has
         no word or is not read.
 
-        Args:
-            texts: where each of them is from, for messages, and the text itself.
-            longest: words or tokens that a text may have; None = as many as `parse` allows.
-            abstain: tags and labels that are less probable are left out.
-
         Raises:
             RefusedError: after the answers to the texts before it: a text is too long, and the model answers no text
                 that it cannot read; or nothing can be left out.
@@ -258,7 +244,6 @@ class Answers:
         yield from self._answered(waiting, abstain)
 
     def _read(self, where: str, text: str, limit: int) -> tuple[Text, str]:
-        """Return a text, looked up, and why it is too long, or nothing."""
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -290,7 +275,6 @@ class Answers:
             yield {**shown, "words": text.words, **unread, **answer}, text, scores
 
     def _answers(self, texts: Sequence[Text], abstain: float | None) -> Iterator[tuple[Record, Scores]]:
-        """Yield what the graph says of texts with words."""
         answer = KINDS.get(self.rules["kind"])
         for batch in batches(texts):
             outputs = self.run(arrays(batch, self.about["inputs"], self.reading))
@@ -316,7 +300,6 @@ def _tags(answers: Answers, text: Text, scores: Scores) -> Record:
 
 
 def _chosen(name: str, chance: str, scores: np.ndarray, ids: np.ndarray, names: Sequence[str]) -> Record:
-    """Return what is chosen for each word, and its probability."""
     of_ids = np.take_along_axis(log_softmax(scores), ids[:, None], -1)[:, 0]
     return {name: [names[id] for id in ids], chance: np.exp(of_ids).tolist()}
 
@@ -432,7 +415,6 @@ def best_valid(scores: np.ndarray, allowed: Mapping[str, Sequence[Any]]) -> np.n
     """Return the most probable tags of a sentence among the allowed sequences (Viterbi), or each word's best tag where
     none is allowed: what :func:`probtrans_cli.tasks.entities.best_valid` finds.
 
-    Args:
         scores: ``[w, a]``.
         allowed: which tags may stand first ``[a]``, which behind another ``then [a, e]``, and which last ``[a]``.
     """
@@ -497,7 +479,6 @@ def main(folder: Path, run: Callable[[dict[str, np.ndarray]], Scores], arguments
 
 
 def _parsed(arguments: list[str]) -> tuple[Iterable[tuple[str, str]], dict[str, Any]]:
-    """Return the texts, with where they are from, and the options; what does not begin as an option is a text."""
     options: dict[str, Any] = {}
     while arguments and arguments[0] in OPTIONS:
         option = arguments.pop(0)
@@ -514,7 +495,6 @@ def _parsed(arguments: list[str]) -> tuple[Iterable[tuple[str, str]], dict[str, 
 
 
 def _lines_of(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a file of texts, with where they stand."""
     try:
         content = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("utf-8-sig")
     except OSError as error:

@@ -123,11 +123,7 @@ class GraphFormat:
 
 
 def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
-    """Write the folder of a graph, and return the report.
-
-    Raises:
-        UsageError: the model has no graph, has no arcs, or the folder cannot be written.
-    """
+    """Write the folder of a graph, and return the report."""
     # Graphs are traced and measured on a CPU, in float32.
     network = model.network.cpu()
     model.machine.device, model.machine.bfloat16 = torch.device("cpu"), False
@@ -172,11 +168,7 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
 
 
 def plan_of(model: Model, *, arcs: bool) -> Plan:
-    """Return what the graph of a model takes and gives.
-
-    Raises:
-        UsageError: arcs are wanted, and the model has none; or the task has no graph.
-    """
+    """Return what the graph of a model takes and gives."""
     if arcs and not model.recipe.model.facts.has_arcs:
         raise UsageError(f"--arcs: a model of kind {model.recipe.model.kind} has no arcs", hint="leave it out")
     if (untraceable := model.recipe.task.untraceable) is not None:
@@ -268,7 +260,6 @@ def _without_ends(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
-    """Return what is known of a graph before it is measured."""
     plan = graph.plan
     about: dict[str, Any] = measure.source_of(model, form.name, options.dtype) | {
         "task": model.recipe.task.kind,

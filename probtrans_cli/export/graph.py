@@ -71,14 +71,7 @@ class Plan:
 
     @classmethod
     def of(cls, network: Network, wants: Wants, *, divides: bool, iteration: int | None = None) -> Plan:
-        """Plan the graph of a network.
-
-        Args:
-            network: that is exported.
-            wants: what a task wants of it.
-            divides: whether a word may have several tokens, or none.
-            iteration: after which heads are given.
-        """
+        """Plan the graph of a network."""
         grid = network.output.steps is not None
         words = wants.words is not None
         inputs = ["ids", "mask"]
@@ -100,7 +93,6 @@ class Plan:
 
     @property
     def arcs(self) -> tuple[int, ...]:
-        """The iterations whose heads are given."""
         return () if self.iteration is None else (self.iteration,)
 
 
@@ -255,11 +247,7 @@ def axes_of(graph: Graph) -> dict[str, list[int | str]]:
 
 
 def traced(graph: Graph, form: str) -> ExportedProgram:
-    """Trace a graph, for every number of sentences, tokens, words and features.
-
-    Raises:
-        UsageError: the network cannot be traced.
-    """
+    """Trace a graph, for every number of sentences, tokens, words and features."""
     encoder, longest = graph.network.encoder, graph.network.longest
     if encoder.facts.untraceable is not None:
         option, instead = encoder.facts.untraceable

@@ -43,9 +43,6 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     """Write the folder; ``largest_difference`` is that of representations and scores to what `transformers` computes.
 
     Where `transformers` is not installed, the difference is null, and a line on stderr says so.
-
-    Raises:
-        UsageError: the model has no form there, or the folder cannot be written.
     """
     sentences = random_sentences(model, np.random.default_rng(0))
     written = write_model(model, out, expand_shared=options.expand_shared, dtype=getattr(torch, options.dtype))
@@ -77,11 +74,7 @@ class Written:
 
 
 def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch.dtype) -> Written:
-    """Write a model to a folder that must not exist, or be empty.
-
-    Raises:
-        UsageError: BERT has no form for an option of the model, which is named, or the folder cannot be written.
-    """
+    """Write a model to a folder that must not exist, or be empty."""
     section: Any = model.recipe.model
     network, hint = model.network, "choose --format safetensors"
     # A word's row must be all that goes into the encoder for it.
@@ -142,7 +135,6 @@ def _has_next_sentences(model: Model) -> bool:
 
 
 def _named(model: Model) -> dict[str, Tensor]:
-    """Return the tensors by the names of :mod:`probtrans_cli.hf.bert`."""
     output: nn.Module = model.network.output
     parts = {}
     if isinstance(output, SeveralOutputs):

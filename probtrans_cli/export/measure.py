@@ -40,18 +40,7 @@ Run = Callable[[Arrays], Arrays]
 
 @torch.no_grad()
 def prune(model: Model, share: float) -> int:
-    """Set the means with the smallest ``|μ| / σ`` to zero, and let all weights be certain, in place.
-
-    Args:
-        model: with uncertain weights.
-        share: of its uncertain weights that are set to zero, of all tensors together; of equal weights the first.
-
-    Returns:
-        How many weights were set to zero.
-
-    Raises:
-        UsageError: the weights of the model are certain.
-    """
+    """Set the means with the smallest ``|μ| / σ`` to zero, and let all weights be certain, in place."""
     uncertain = list(weights.uncertain(model.network))
     if not uncertain:
         raise UsageError(
@@ -170,14 +159,7 @@ class Drawn:
 
 
 def drawn(network: Network, plan: Plan, size: tuple[int, int], random: torch.Generator) -> Drawn:
-    """Draw sentences: ids, words, features and segments at random.
-
-    Args:
-        network: that reads them.
-        plan: of its graph.
-        size: (b, n): the number of sentences, and of tokens of the first; the others have 1 to n tokens.
-        random: the generator.
-    """
+    """Draw sentences: ids, words, features and segments at random."""
     b, n = size
     ids = torch.randint(0, network.unary.num_embeddings, size, generator=random)
     ids = ids.masked_fill(ids == network.padding, network.hidden)
@@ -264,7 +246,6 @@ def _largest(
 
 
 def _compared(expected: Outputs, actual: Outputs, sentences: Drawn, plan: Plan) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the pairs of what both say, without padding."""
     assert expected.scores.keys() == actual.scores.keys(), "a graph gives the same scores"
     for name, values in expected.scores.items():
         if name == "rows":
@@ -291,14 +272,7 @@ def largest_rounded(rounding: float) -> float:
 
 @torch.no_grad()
 def words_per_second(network: Network, plan: Plan, name: str, run: Run) -> dict[str, int]:
-    """Return the speed of the network as it is (``eager``) and of its graph: 16 sentences of up to 25 words.
-
-    Args:
-        network: that the graph is of.
-        plan: of the graph.
-        name: of what runs the graph.
-        run: the graph.
-    """
+    """Return the speed of the network as it is (``eager``) and of its graph: 16 sentences of up to 25 words."""
     size = SPEED_SENTENCES, min(SPEED_WORDS, network.longest or SPEED_WORDS)
     sentences = drawn(network, plan, size, torch.Generator().manual_seed(0))
     calls: dict[str, Callable[[Inputs, Wants], Outputs]] = {"eager": network, name: GraphPredictor(plan, run)}
@@ -329,9 +303,6 @@ def compared(model: Model, answers: Answers) -> tuple[int, int]:
     """Compare the answers of an exported folder with those of the model on a few random texts.
 
     Of uncertain weights, the means count. The model must be on the CPU, as the graph is.
-
-    Returns:
-        The number of texts, and the number of equal answers.
     """
     random, vocabulary = np.random.default_rng(0), model.vocabulary
     most = TEXT_WORDS if model.network.longest is None else max(1, min(TEXT_WORDS, model.network.longest // 16))

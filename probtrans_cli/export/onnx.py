@@ -21,11 +21,7 @@ from probtrans_cli.trained.model import Model
 
 
 def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
-    """Write the folder; ``largest_difference`` is that of all outputs for random sentences, by onnxruntime.
-
-    Raises:
-        UsageError: the model has no graph, the packages are not installed, or the folder cannot be written.
-    """
+    """Write the folder; ``largest_difference`` is that of all outputs for random sentences, by onnxruntime."""
     try:
         import onnx  # noqa: F401, PLC0415  (an extra)
         import onnxruntime  # noqa: F401, PLC0415
@@ -62,7 +58,6 @@ def quantise(path: Path) -> None:
 
 
 def _compute_constants(model: Any) -> None:
-    """Compute once what depends on the weights alone: products with the results are products with constants."""
     import onnx  # noqa: PLC0415  (an extra)
 
     graph = model.graph
@@ -100,7 +95,6 @@ def opened(path: Path) -> Run:
 
 
 def _session(graph: str | bytes) -> Any:
-    """Open a file, or its content, with as many threads as torch has here."""
     import onnxruntime  # noqa: PLC0415  (an extra)
 
     options = onnxruntime.SessionOptions()
@@ -111,7 +105,6 @@ def _session(graph: str | bytes) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Hide what the exporter says of packages that it does not need."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -17,11 +17,7 @@ from probtrans_cli.trained.model import Model
 
 
 def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
-    """Write the folder; ``largest_difference`` is that of all outputs for random sentences.
-
-    Raises:
-        UsageError: the model has no graph, or the folder cannot be written.
-    """
+    """Write the folder; ``largest_difference`` is that of all outputs for random sentences."""
     return write_graph(model, out, options, GraphFormat("pt2", "model.pt2", "torch.export", save, opened))
 
 
@@ -34,6 +30,5 @@ def save(graph: Graph, program: ExportedProgram, path: Path) -> None:
 
 
 def opened(path: Path) -> Run:
-    """Return what runs a written program."""
     module = torch.export.load(path).module()
     return torch.no_grad()(lambda inputs: module(**inputs))

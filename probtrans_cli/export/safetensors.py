@@ -29,15 +29,8 @@ def write(
     """Write the folder; ``largest_difference`` is that of the word representations of random sentences.
 
     Args:
-        model: the model.
-        out: the folder.
-        options: how it is written.
         more: further texts by the names of their files, or others in the place of its own.
-        format: the name in the report.
         finish: adds to the folder before it gets its name.
-
-    Raises:
-        UsageError: the folder cannot be written.
     """
     assert model.folder is not None, "it was loaded"
     # A pruned model predicts other things than the model that was scored.

@@ -40,12 +40,7 @@ _HUB_TASKS = {**_WIDE, "mlm": "fill-mask", "pretrain": "fill-mask"}
 
 
 def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
-    """Write the folder and the wheel in it; the report is that of `safetensors`, with the package's name.
-
-    Raises:
-        UsageError: the name, version or licence cannot be that of a package, another package that is installed has the
-            name, or the folder cannot be written.
-    """
+    """Write the folder and the wheel in it; the report is that of `safetensors`, with the package's name."""
     package = normalised(options.name or model.recipe.name)
     for option, text, pattern, hint in (
         ("--name", options.name or model.recipe.name, _NAME, "letters, digits and `-`, as pos-ewt-affix"),
@@ -119,7 +114,6 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def _card(model: Model, package: str, scores: Mapping[str, Any], options: ExportOptions) -> str:
-    """Return the page of the model, with the metadata of Hugging Face's hub on top."""
     recipe = model.recipe
     kind = recipe.task.kind
     counts = model.network.parameter_counts()

@@ -45,7 +45,6 @@ def places(path: str) -> list[Path]:
 
 
 def data_folder() -> Path:
-    """Return $PROBTRANS_DATA, or `data` where that is not set."""
     return expand_home(os.environ.get("PROBTRANS_DATA") or "data")
 
 

@@ -18,8 +18,7 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.errors import CheckpointError, reason, unwritten
-from probtrans_cli.folders import regular
-from probtrans_cli.folders.__init__ import with_home
+from probtrans_cli.folders import regular, with_home
 from probtrans_cli.text import from_json
 
 SUMS = "SHA256SUMS"
@@ -146,11 +145,7 @@ def _installed() -> dict[str, Path]:
 
 
 def last(checkpoints: Path, *, training: bool = False) -> Path:
-    """Return what the link `last` points at; where it is missing, the newest complete checkpoint.
-
-    Raises:
-        CheckpointError: none is complete.
-    """
+    """Return what the link `last` points at; where it is missing, the newest complete checkpoint."""
     link = checkpoints / "last"
     if link.is_dir():
         return stands_for(link)
@@ -162,11 +157,7 @@ def last(checkpoints: Path, *, training: bool = False) -> Path:
 
 
 def best(checkpoints: Path) -> Path:
-    """Return what the link `best` points at; where it is missing, the best one by the state of the newest.
-
-    Raises:
-        CheckpointError: none is complete, or the best one is gone.
-    """
+    """Return what the link `best` points at; where it is missing, the best one by the state of the newest."""
     link = checkpoints / "best"
     if link.is_dir():
         return stands_for(link)
@@ -211,12 +202,7 @@ def _absolute(checkpoint: Path) -> Path:
 
 
 def link(folder: Path, name: str) -> None:
-    """Point the link `best` or `last` beside a checkpoint at it; nothing where the file system has no links.
-
-    Raises:
-        DataError: the disk is full.
-        CheckpointError: the folder may not be written.
-    """
+    """Point the link `best` or `last` beside a checkpoint at it; nothing where the file system has no links."""
     path = folder.with_name(name)
     try:
         atomic.link(folder, name)
@@ -229,11 +215,7 @@ def link(folder: Path, name: str) -> None:
 
 
 def settle(checkpoints: Path) -> None:
-    """Make links again of the folders `best` and `last` that a copy has put in their place. For who writes there.
-
-    Raises:
-        CheckpointError: such a folder is not the same as the checkpoint that it is a copy of.
-    """
+    """Make links again of the folders `best` and `last` that a copy has put in their place. For who writes there."""
     for name in LINKS:
         copy = checkpoints / name
         if copy.is_symlink() or not copy.is_dir():
@@ -286,7 +268,6 @@ def _none_complete(checkpoints: Path, training: bool) -> CheckpointError:
 
 
 def _refuse_transformers(path: Path) -> None:
-    """Refuse a folder in the form of Hugging Face's transformers."""
     try:
         config = regular.read_bytes(path / "config.json", follow=True)  # their caches are made of links
     except OSError as error:

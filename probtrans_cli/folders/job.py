@@ -50,9 +50,6 @@ class Job:
 
         ``identity``: JSON values that say all that its results depend on; of what is below `named`, nothing is
         compared.
-
-        Raises:
-            UsageError: the folder holds another job, or something else.
         """
         try:
             there = {path.name for path in folder.iterdir()} if folder.exists() else set()
@@ -100,19 +97,15 @@ class Job:
         return cls(folder, ending, _sum_of(identity))
 
     def result(self, number: int) -> Path:
-        """Return the path of a block's result."""
         return self.folder / BLOCKS / f"{number:06d}.{self.ending}"
 
     def marker(self, number: int) -> Path:
-        """Return the path of a block's marker, which is there when the block is done."""
         return self.folder / BLOCKS / f"{number:06d}.done"
 
     def note(self, number: int) -> Path:
-        """Return the path of the reason why a block could not be done."""
         return self.folder / FAILED / f"{number:06d}.txt"
 
     def is_done(self, number: int) -> bool:
-        """Return whether a block has its marker, and beside it its result."""
         return os.path.lexists(self.marker(number)) and os.path.lexists(self.result(number))
 
     def done(self) -> set[int]:
@@ -148,7 +141,6 @@ class Job:
             raise DataError(f"block {number}: {problem}", hint=f"{hint}it does this block again")
 
     def forget(self, number: int) -> None:
-        """Remove the marker of a block, which is then to be done again."""
         with suppress(FileNotFoundError):
             self.marker(number).unlink()
 
@@ -177,7 +169,6 @@ class Job:
                 path.unlink()
 
     def fail(self, number: int, why: str) -> None:
-        """Write down why a block could not be done."""
         with atomic.replacing(self.note(number), shared=True) as file:
             file.write(why if why.endswith("\n") else f"{why}\n")
 

@@ -51,8 +51,6 @@ def locked(file: Path, name: str, *, wait: bool = False, hint: str | None = None
     made; it is removed again if it stays empty.
 
     Args:
-        file: the lock file, see :func:`inside` and :func:`beside`.
-        name: what is locked, for messages.
         wait: wait for the end of the other process, and say so, instead of refusing.
         hint: what to do where it is refused.
 

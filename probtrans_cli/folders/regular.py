@@ -63,11 +63,7 @@ def refuse_others(path: Path, *, folder: bool = False) -> None:
 
 
 def refuse_folder_of_others(folder: Path) -> None:
-    """Refuse a link in the place of a folder, and in it everything but files and folders.
-
-    Raises:
-        IrregularFileError: there is something else.
-    """
+    """Refuse a link in the place of a folder, and in it everything but files and folders."""
     refuse_others(folder, folder=True)
     if folder.is_dir():
         with os.scandir(folder) as entries:  # which knows of most file systems without a look at each file
@@ -116,7 +112,6 @@ def open_file(path: Path, *, below: Path | None = None, follow: bool = False) ->
 
 
 def read_bytes(path: Path, *, below: Path | None = None, follow: bool = False) -> bytes:
-    """Return the content of a file; see :func:`open_file`."""
     with open_file(path, below=below, follow=follow) as file:
         return file.read()
 
@@ -136,11 +131,7 @@ def _require_file(path: Path, mode: int) -> None:
 
 
 def create(path: Path) -> TextIO:
-    """Create a text file to write; a file or link that has its name is removed.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Create a text file to write; a file or link that has its name is removed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOT_FOLLOWED
     for _ in range(_ATTEMPTS):
         with suppress(FileNotFoundError):
@@ -154,10 +145,6 @@ def append(path: Path) -> TextIO:
     """Open a text file to write at its end; it is created where there is none.
 
     A file with a second name elsewhere, as backups with hard links have it, is first replaced by a copy.
-
-    Raises:
-        IrregularFileError: something else has its name.
-        OSError: it cannot be opened.
     """
     refuse_others(path)
     if path.exists() and path.stat().st_nlink > 1:

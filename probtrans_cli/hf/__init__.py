@@ -18,11 +18,7 @@ __all__ = ["Bert", "bert_of", "read_bert", "register", "write_bert", "write_gpt2
 
 
 def register() -> None:
-    """Let `transformers` open folders of probabilistic transformers, as AutoConfig and AutoModel; once a process.
-
-    Raises:
-        UsageError: `transformers` is not installed.
-    """
+    """Let `transformers` open folders of probabilistic transformers, as AutoConfig and AutoModel; once a process."""
     try:
         from probtrans_cli.hf import auto  # noqa: PLC0415  (imports transformers)
     except ImportError as error:

@@ -32,7 +32,6 @@ class ProbabilisticConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
 
     @property
     def section(self) -> ProbabilisticTransformer:
-        """The ``model`` section of a recipe."""
         return ProbabilisticTransformer.model_validate(self.model)
 
 
@@ -84,6 +83,5 @@ class ProbabilisticModel(PreTrainedModel):  # type: ignore[no-untyped-call]
 
 
 def register() -> None:
-    """Name the classes to AutoConfig and AutoModel."""
     AutoConfig.register(MODEL_TYPE, ProbabilisticConfig, exist_ok=True)
     AutoModel.register(ProbabilisticConfig, ProbabilisticModel, exist_ok=True)

@@ -92,7 +92,6 @@ class Bert:
     """For people: what was read otherwise than it stands there."""
 
     def part(self, name: Literal["encoder", "words", "pair", "classifier"]) -> dict[str, Tensor]:
-        """Return the state dict of a part; empty where there is none."""
         prefix = f"{name}."
         return {key.removeprefix(prefix): value for key, value in self.tensors.items() if key.startswith(prefix)}
 
@@ -102,7 +101,6 @@ class Bert:
         return "words.decoder" not in self.tensors
 
     def missing(self) -> list[str]:
-        """Return the names of the parts that a BERT may be without, and this model is."""
         there = {name.partition(".")[0] for name in self.tensors} | {"pooler" if self.section.pooler else ""}
         return [name for name in ("pooler", "words", "pair") if name not in there]
 
@@ -174,7 +172,6 @@ def _shapes_of(config: Config) -> tuple[Shapes, dict[str, Shapes]]:
 
 
 def _module(name: str, *shape: int) -> Shapes:
-    """Return the shapes of a linear layer (outputs, inputs), or of a norm (width)."""
     return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
 
 
@@ -312,12 +309,7 @@ class Names:
 
 
 def without_prefix(names: Iterable[str], encoder: Collection[str]) -> Names:
-    """Find the plain names of tensors.
-
-    Args:
-        names: in the file.
-        encoder: the plain names of what an encoder cannot be without.
-    """
+    """Find the plain names of tensors."""
     bare = {}  # without wrappers, and with the names that the parts of a norm have today
     for name in names:
         words = [part for part in name.split(".") if part not in _WRAPPERS]
@@ -353,11 +345,7 @@ def without_prefix(names: Iterable[str], encoder: Collection[str]) -> Names:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Read all tensors of a folder, by their names there.
-
-    Raises:
-        CheckpointError: a file is missing, damaged, or holds anything but tensors.
-    """
+    """Read all tensors of a folder, by their names there."""
     name = next((name for name in _WEIGHTS if (folder / name).exists()), None)
     if name is None:
         hint = f"give a folder with one of {', '.join(_WEIGHTS)}"

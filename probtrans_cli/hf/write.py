@@ -54,12 +54,7 @@ Files = Mapping[str, str | bytes]
 
 def obstacles(section: ModelSection, *, expand_shared: bool = False) -> list[str]:
     """Return the options, by name and value, that BERT has no form for; of a causal transformer, that GPT-2 has none
-    for.
-
-    Args:
-        section: of a model.
-        expand_shared: shared tensors may be repeated.
-    """
+    for."""
     if not section.facts.has_bert_output:
         return [f"model.kind: {section.kind}"]
     section = cast("Transformer", section)
@@ -88,8 +83,6 @@ def bert_of(
     """Return a model of ours as BERT.
 
     Args:
-        section: its ``model`` section.
-        tensors: its weights by the names of :mod:`probtrans_cli.hf.bert`.
         base: a config.json whose other keys are kept.
         expand_shared: repeat tensors that several layers or projections share.
 
@@ -187,14 +180,8 @@ def write_bert(
     """Write a folder that `transformers` opens without a missing or an unexpected tensor; return notes for people.
 
     Args:
-        bert: the model.
         folder: must not exist, or be empty.
         architecture: the class in which it is opened; None = the class with all its parts.
-        texts: further files by name, a vocabulary's.
-        dtype: of the weights.
-
-    Raises:
-        UsageError: the model lacks a part of the architecture, or the folder cannot be written.
     """
     parts = {name.partition(".")[0] for name in bert.tensors}
     parts |= {"pooler"} if "encoder.pooler.weight" in bert.tensors else set()
@@ -217,7 +204,6 @@ def write_bert(
 
 
 def _chosen(bert: Bert, architecture: Architecture) -> dict[str, Tensor]:
-    """Return the tensors of an architecture, by the names that they have there."""
     parts = PARTS[architecture]
     chosen = {
         name: value
@@ -247,15 +233,7 @@ def write_probabilistic(
     unary scores and encoder.
 
     Args:
-        section: the ``model`` section of its recipe.
-        tensors: of the network; those of an output layer are left out.
-        folder: must not exist, or be empty.
         pad: the id of padding.
-        texts: further files by name.
-        dtype: of the weights.
-
-    Raises:
-        UsageError: the folder cannot be written.
     """
     weights = {
         key: value.detach().to("cpu", dtype) for key, value in tensors.items() if key.startswith(("unary.", "encoder."))
@@ -302,14 +280,9 @@ def write_gpt2(
     """Write a folder that `transformers` opens as a :data:`ARCHITECTURE`; return notes for people.
 
     Args:
-        section: of a causal transformer.
-        tensors: its weights by their names in the network.
-        folder: must not exist, or be empty.
         pad: the id of padding.
         never: ids that have no probability here; there, generation suppresses them.
         expand_shared: repeat tensors that several layers or projections share.
-        texts: further files by name, a vocabulary's.
-        dtype: of the weights.
 
     Raises:
         UsageError: it is not expressible as GPT-2, and all options in the way are named; the folder cannot be written.

@@ -29,12 +29,7 @@ ENCODERS: Table[EncoderKind] = Table("encoder")
 
 
 def register(row: EncoderKind) -> EncoderKind:
-    """Add a kind of encoder, to what `model` may hold and to the table.
-
-    Raises:
-        ValueError: there is another kind of this name.
-        TypeError: its section lacks what every section has.
-    """
+    """Add a kind of encoder, to what `model` may hold and to the table."""
     needed = ("kind", "init_from", "channels", "iterations")
     if missing := [name for name in needed if name not in row.section.model_fields and not hasattr(row.section, name)]:
         raise TypeError(f"{row.section.__name__} has no {', '.join(missing)}: every section of a model has {needed}")

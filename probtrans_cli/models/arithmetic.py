@@ -73,7 +73,6 @@ class Arithmetic:
         return values * mask[:, :, None]
 
     def select(self, values: Values, at: At) -> Values:
-        """Return the values of some words ``[m, d]``."""
         return select(values, at)
 
     def put(self, values: Values, at: Bool[Tensor, "b n"]) -> Values:
@@ -81,11 +80,9 @@ class Arithmetic:
         return values.new_zeros(*at.shape, values.shape[-1]).masked_scatter(at[:, :, None], values)
 
     def first(self, values: Values) -> Values:
-        """Return the values of the first words ``[b, d]``."""
         return values[:, 0]
 
     def rest(self, values: Values) -> Values:
-        """Return the values of all words but the first ``[b, n - 1, d]``."""
         return values[:, 1:]
 
     def mean(self, values: Values, mask: Bool[Tensor, "b n"]) -> Values:

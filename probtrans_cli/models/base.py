@@ -124,7 +124,6 @@ class Wants:
 
     @property
     def scores(self) -> bool:
-        """True if the output layer computes something."""
         return self.words is not None or self.tokens is not None or self.places is not None or self.sentence
 
 
@@ -257,7 +256,6 @@ class Encoder(nn.Module, ABC):
 
     @property
     def figures(self) -> Callable[[Words, Encoded], Mapping[str, Tensor]] | None:
-        """Figures to log in training, by name, of a batch and its encoding; None: it has none."""
         return None
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
@@ -289,11 +287,7 @@ class Encoder(nn.Module, ABC):
         yield from ()
 
     def activations(self, words: Words) -> Mapping[str, Tensor]:
-        """Return what it computes of a batch by name, real words alone: scores, messages, states.
-
-        Raises:
-            UsageError: the encoder does not show them.
-        """
+        """Return what it computes of a batch by name, real words alone: scores, messages, states."""
         del words
         raise UsageError(f"a {type(self).__name__} does not show what it computes", hint="choose another model")
 
@@ -305,9 +299,6 @@ class Encoder(nn.Module, ABC):
         """Compute all that comes before the last ``steps`` layers or iterations, which :meth:`again` repeats.
 
         After the first :meth:`again`, states and arcs are those of :meth:`forward`.
-
-        Raises:
-            UsageError: the encoder cannot read a sentence again.
         """
         del words, steps, arcs
         raise UsageError(f"a {type(self).__name__} cannot read a sentence again", hint="choose another model.kind")

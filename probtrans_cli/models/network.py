@@ -160,11 +160,7 @@ class Network(nn.Module):
         return scores.masked_fill((ids == self.padding)[..., None], 0.0) if self.features.window else scores
 
     def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
-        """Compute what is wanted of a batch, and nothing else: the only entrance.
-
-        Raises:
-            UsageError: moments are wanted, and the encoder, the output layer or an option has no rule for them.
-        """
+        """Compute what is wanted of a batch, and nothing else: the only entrance."""
         if wants.moments is not None:
             for option in self.encoder.facts.without_moments:
                 raise refusal(option)
@@ -239,7 +235,6 @@ class Network(nn.Module):
         )
 
     def read_on(self, ids: Int[Tensor, "b 1"], memory: Memory = ()) -> Memory:
-        """Read one more word of each text; return what the causal encoder keeps, which is empty before the first."""
         return self.encoder.read_on(self.potentials(ids, None), memory)
 
     def next_scores(self, texts: int, memory: Memory, readout: Readout | None) -> Float[Tensor, "b v"]:
@@ -309,7 +304,6 @@ class Network(nn.Module):
         return replace(encoded, states=by.rest(encoded.states), arcs=arcs)
 
     def _arcs_of_words(self, arcs: Tensor) -> Tensor:
-        """Leave out the rows of a `<cls>` in front; attention to it is added to the arcs to the root."""
         if self.start is None:
             return arcs
         n = arcs.shape[-2]
@@ -365,11 +359,7 @@ class Network(nn.Module):
         return [[*words, *([] if self.start is None else [self.start]), *below], *map(list, layers)]
 
     def activations(self, inputs: Inputs, wants: Wants) -> dict[str, Tensor]:
-        """Return what the encoder computes of a batch, see :meth:`Encoder.activations`, and the scores that are wanted.
-
-        Raises:
-            UsageError: the encoder does not show what it computes.
-        """
+        """Return what the encoder computes of a batch, see :meth:`Encoder.activations`, and the scores that are wanted."""
         words = self._words(inputs, self.potentials(inputs.ids, inputs.features), None, wants.readout)
         scores = {}
         for name, values in self(inputs, wants).scores.items():  # but for what all of a row share

@@ -119,7 +119,6 @@ class View:
         return empty.index_copy(0, self._word_positions, rows).view(*self.words.shape, -1)
 
     def in_rows(self, values: Float[Tensor, "b w d"]) -> Float[Tensor, "*m d"]:
-        """Return rows of the wanted words: the way back from :meth:`in_sentences`."""
         return values if self.places is not None else values.flatten(0, 1).index_select(0, self._word_positions)
 
 
@@ -178,7 +177,6 @@ class SentenceOutput(OutputLayer, nn.Linear):
 
 
 def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
-    """Return a term of the scores of words: -inf for the ids ``never``, else 0."""
     added = torch.zeros(words)
     added[list(never)] = -torch.inf
     return added
@@ -194,11 +192,9 @@ class WordOutput(LinearOutput):
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
     def forward(self, states: Float[Tensor, "*m d"]) -> Float[Tensor, "*m v"]:
-        """Return the scores of all words."""
         return functional.linear(states, self.weight, self.bias + self.impossible)
 
     def moments(self, state: State) -> State:
-        """Return the moments of these scores."""
         return linear(state, self.weight, variance_of(self), self.bias + self.impossible)
 
 
@@ -272,7 +268,6 @@ class TiedLinear(TableOutput):
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
     def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
-        """Return the scores ``[m, v]`` of all words."""
         states = states if self.scale == 1.0 else states * self.scale
         return by.by_table(states, table, self.bias + self.impossible)
 
@@ -364,7 +359,6 @@ class SeveralOutputs(OutputLayer, nn.Module):
 
     @property
     def has_moments(self) -> bool:  # type: ignore[override]
-        """True if all its layers have."""
         return all(layer.has_moments for layer in self._layers.values())
 
     @property
@@ -373,12 +367,10 @@ class SeveralOutputs(OutputLayer, nn.Module):
 
     @property
     def decisions(self) -> Sequence[float]:  # type: ignore[override]
-        """Those of the layer that has some."""
         return () if self._deciding is None else self._deciding.decisions
 
     @property
     def decision(self) -> str:  # type: ignore[override]
-        """As of the same layer."""
         return OutputLayer.decision if self._deciding is None else self._deciding.decision
 
     def decide(self, choice: float) -> None:

@@ -105,7 +105,6 @@ class StackedEncoder(Encoder):
         return Reading(reading.mask, reading.steps, (tokens, after), tokens.states_of_tokens(after.states), arcs)
 
     def _scores(self, words: Words) -> tuple[_Tokens | None, Words]:
-        """Return where words begin (None: a token is a word), and what the upper encoder reads of the words."""
         tokens = None if words.first is None else _Tokens.of(words.first, words.mask)
         lower: Encoded = self.lower(
             Words(words.unary, words.mask, words.segments, words.cues), at=None if tokens is None else tokens.starts
@@ -142,7 +141,6 @@ class _Tokens(NamedTuple):
         return cls(real, token, starts, number.masked_fill(~mask, -1))
 
     def at_words(self, values: Float[Tensor, "b n d"]) -> Float[Tensor, "b w d"]:
-        """Return the values of the words' first tokens."""
         return values.gather(1, self.token[:, :, None].expand(-1, -1, values.shape[-1]))
 
     def words_with(self, tokens: Bool[Tensor, "b n"]) -> Bool[Tensor, "b w"]:
@@ -152,7 +150,6 @@ class _Tokens(NamedTuple):
         return self.mask.new_zeros(b, w + 1).scatter(1, word, True)[:, :w]
 
     def states_of_tokens(self, states: Float[Tensor, "b w d"]) -> Float[Tensor, "b n d"]:
-        """Give every token the values of its word."""
         word = self.word.clamp(min=0)[:, :, None].expand(-1, -1, states.shape[-1])
         return states.gather(1, word).masked_fill((self.word < 0)[:, :, None], 0.0)
 

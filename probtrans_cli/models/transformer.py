@@ -132,12 +132,7 @@ class TransformerEncoder(Encoder):
                 nn.init.normal_(parameter, std=self.section.std)
 
     def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
-        """See :meth:`Encoder.forward`.
-
-        Raises:
-            DataError: a sentence is longer than there are positions.
-            ValueError: a segment type is too large.
-        """
+        """See :meth:`Encoder.forward`."""
         mask, number = words.mask, self.section.layers
         by: Arithmetic = PLAIN if isinstance(words.unary, Tensor) else MOMENTS
         if at is not None and (not may_depend_on(mask) or self.pooler is not None or words.readout is not None):
@@ -353,7 +348,6 @@ class Layer(nn.Module):
         return (word[:, None] - word).clamp(-self.clip, self.clip) + self.clip
 
     def _relative(self, query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor | None:
-        """Return the term of the scaled scores: of distances, and very low numbers where there is no word."""
         if "key" not in self.tables:
             return allowed
         distance = self._distance(key.shape[2], query.device)[-query.shape[2] :]

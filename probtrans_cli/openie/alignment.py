@@ -78,8 +78,6 @@ def align(
     """Find the words of a tuple in its sentence.
 
     Args:
-        words: of the sentence, without the extra words.
-        tuple_words: what is to be labelled.
         extra_words: see :data:`probtrans_cli.openie.extractions.EXTRA_WORDS`.
         share: of the words of a part, at least so many must be in the sentence; below 1, see above.
 
@@ -125,7 +123,6 @@ class _Sentence:
         return self._partly(part, share, used) if share < 1.0 else None
 
     def _partly(self, part: Sequence[str], share: float, used: Collection[int]) -> _Match | None:
-        """Find the shortest stretch, the first of several, that has all words of the part that the sentence has."""
         free = {word: [i for i in self.positions.get(word, ()) if i not in used] for word in dict.fromkeys(part)}
         wanted = Counter({word: min(count, len(free[word])) for word, count in Counter(part).items()})
         if not wanted.total() or wanted.total() < share * len(part):
@@ -224,11 +221,7 @@ def _aligned(
 def _relation(
     sentence: _Sentence, relation: Sequence[str], extra_words: Sequence[str], share: float
 ) -> tuple[_Match | None, Sequence[str], tuple[str, ...]]:
-    """Find a relation: where it stands, its words there, and which extra words it has; no place if it has no others.
-
-    Raises:
-        _DroppedError: the sentence does not have it.
-    """
+    """Find a relation: where it stands, its words there, and which extra words it has; no place if it has no others."""
     for least in dict.fromkeys((1.0, share)):
         for words, added in _readings(relation, extra_words):
             if not words:
@@ -254,11 +247,7 @@ def _readings(relation: Sequence[str], extra_words: Sequence[str]) -> Iterator[t
 def _second(
     sentence: _Sentence, tuple_words: TupleWords, share: float, notes: Counter[str]
 ) -> tuple[_Match | None, Sequence[str], list[bool]]:
-    """Find the second argument: where it stands, its words, and whether each of these is of a place or time.
-
-    Raises:
-        _DroppedError: there is one, but the sentence does not have it.
-    """
+    """Find the second argument: where it stands, its words, and whether each of these is of a place or time."""
     parts = [(False, tuple_words.arg2), (False, tuple_words.further)]
     parts += [(True, tuple_words.location), (True, tuple_words.time)]
     parts = [(marked, part) for marked, part in parts if part]

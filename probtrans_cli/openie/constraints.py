@@ -22,7 +22,7 @@ from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import CheckpointError, DataError, UsageError
-from probtrans_cli.folders.__init__ import find_folder
+from probtrans_cli.folders import find_folder
 from probtrans_cli.openie.extractions import NONE, REL
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions
@@ -70,9 +70,7 @@ def with_content_words(model: Model, splits: Mapping[str, Split], *, required: b
     ``required``: for a training. A tagger that cannot be read is an error then; else that is told on stderr.
 
     Raises:
-        CheckpointError: the tagger cannot be read.
         DataError: constraints are to be learned, and nothing says parts of speech.
-        UsageError: the tagger predicts something else than `upos`.
     """
     task: Any = model.task
     section = task.section

@@ -63,9 +63,6 @@ def read_coordinations(lines: Iterable[str], name: str, *, fix: bool | None = No
 
     ``fix``: lines of more or fewer tags than their sentence has words are cut, or continued with NONE; None: they are
     not, and there is no recipe that could say it.
-
-    Raises:
-        DataError: a line cannot be read; the message begins with ``name:line:``.
     """
     is_trees, lines = begins_as_conllu(lines)
     if is_trees:
@@ -178,9 +175,6 @@ def coordinations_of_tree(
         heads: of every word, 0 for the root, otherwise from 1.
         relations: of every word to its head (DEPREL), with or without a subtype.
         upos: the universal part of speech of every word, where it is known: PUNCT is punctuation, with any relation.
-
-    Raises:
-        ValueError: the heads have a cycle.
     """
     trees = _subtrees(heads, relations, upos)
     coordinations, counts = [], Counter[str]()
@@ -227,7 +221,6 @@ def _subtrees(heads: Sequence[int], relations: Sequence[str], upos: Sequence[str
 
 
 def _is_loose(trees: Sequence[TokenTree], position: int, inside: TokenTree) -> bool:
-    """Return whether the word at a position, from 0, is punctuation, a coordinator or part of one, below ``inside``."""
     token = trees[position + 1].token
     while token is not inside.token:
         if token["deprel"] in _LOOSE:

@@ -52,17 +52,14 @@ class Coordination:
 
     @property
     def start(self) -> int:
-        """The first word."""
         return self.conjuncts[0][0]
 
     @property
     def end(self) -> int:
-        """The word behind the last one."""
         return self.conjuncts[-1][1]
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Coordination:
-        """Return the coordination of an entry of :func:`coordination_records`."""
         return cls(record["cc"], tuple((start, end) for start, end in record["conjuncts"]), level=record["level"])
 
 
@@ -132,7 +129,6 @@ def splitting(
     """Return the coordinations at which a sentence can be split, in their order.
 
     Args:
-        words: of the sentence.
         coordinations: of the sentence; see :func:`rows_to_coordinations`.
         unbreakable: in small letters. Such a word before the first conjunct, behind the coordination that comes before
             in the list, or behind the sentence's start, keeps the coordination whole.
@@ -183,7 +179,6 @@ def coordinations_to_sentences(
     A simple sentence has one conjunct of every coordination; the words between conjuncts are in none.
 
     Args:
-        words: of the sentence.
         coordinations: at which it is split; see :func:`splitting`.
         most: of sentences. A coordination whose conjuncts would make more of them stays whole: their number doubles
             with every coordination.
@@ -227,12 +222,7 @@ def coordinations_to_rows(
     coordinator (``repeated``), and what has no row (``too deep``).
 
     Args:
-        coordinations: of a sentence.
-        length: its number of words.
         rows: how many rows the grid has; None: as many as are needed.
-
-    Raises:
-        ValueError: a coordination reaches beyond the sentence.
     """
     grid: list[list[int]] = []
     ends: list[int] = []  # of the last coordination of every row

@@ -74,11 +74,7 @@ def read_extractions(lines: Iterable[str], name: str, data: Data) -> Iterator[Se
 
 
 def read_file(lines: Iterable[str], name: str, data: Data) -> Iterator[FileSentence]:
-    """Yield the sentences of a file with all tuples that it has; :func:`places_of` tells which of them are rows.
-
-    Raises:
-        DataError: a line cannot be read; the message begins with ``name:line:``.
-    """
+    """Yield the sentences of a file with all tuples that it has; :func:`places_of` tells which of them are rows."""
     first, lines = begin(lines)
     fields = first.split("\t")
     if first.startswith("{") and not any(column.startswith("Relation(") for column in fields):
@@ -99,11 +95,6 @@ def places_of(sentence: FileSentence, names: Sequence[str], rows: int | None) ->
     """Return the words of every tuple of a sentence; None: it is no row of labels.
 
     How many are ``kept``, and why others are not, is added to ``sentence.counts``.
-
-    Args:
-        sentence: of a file.
-        names: what its extra words stand for.
-        rows: the most rows that there may be; None: any number.
     """
     words, counts = sentence.words, sentence.counts
     places: list[Extraction | None] = []
@@ -134,8 +125,6 @@ def places_of(sentence: FileSentence, names: Sequence[str], rows: int | None) ->
 def _located(
     parts: Sequence[Sequence[int]], location_time: Collection[int] = (), added: tuple[str, ...] = ()
 ) -> Extraction | str:
-    """Return the extraction of the words of the relation, of arg1 and of each further argument; ``overlapping`` if a
-    word is in two of them."""
     relation, arg1, *further = (sorted(set(part)) for part in (*parts, []))
     arg2 = sorted({i for part in further for i in part})
     positions = [*relation, *arg1, *arg2, *location_time]
@@ -145,7 +134,6 @@ def _located(
 
 
 def _label_rows(lines: Iterable[str], name: str, data: Data) -> Iterator[FileSentence]:
-    """Yield the tuples of rows of labels; a row without a label is none."""
     names = data.extra_words
     for block in read_blocks(lines, name, TAGS, fix=data.grid.fix_lengths):
         words = block.words
@@ -166,7 +154,6 @@ def _label_rows(lines: Iterable[str], name: str, data: Data) -> Iterator[FileSen
 
 
 def _grouped(tuples: Iterable[tuple[list[str], str, FileTuple]]) -> Iterator[FileSentence]:
-    """Yield the sentences of tuples, each with its words and place; sentences with the same words are one."""
     sentences: dict[tuple[str, ...], FileSentence] = {}
     for words, where, file_tuple in tuples:
         sentences.setdefault(tuple(words), FileSentence(words, where)).tuples.append(file_tuple)
@@ -216,7 +203,6 @@ def _words_of_key(record: Mapping[str, Any], key: str, where: str) -> list[str]:
 
 
 def _place_of_entry(entry: Mapping[str, Any], length: int, where: str) -> Extraction | str:
-    """Return the words that a tuple of JSON lines says it has."""
     hint = '"words": {"arg1": [0], "rel": [1], "arg2": [2, 3]} with positions from 0, "location_time": [3] of arg2, '
     hint += '"added": ["is", "of"]'
     places, location_time, added = entry["words"], entry.get("location_time", []), entry.get("added", [])
@@ -311,7 +297,6 @@ def _openie4(fields: Sequence[str], words: Sequence[str], where: str) -> FileTup
 
 
 def _touched(part: _Part, begins: Sequence[int], words: Sequence[str], where: str) -> list[int]:
-    """Return the words that spans of characters touch; ``begins``: the first character of each word, and the end."""
     touched: set[int] = set()
     for start, end in part.spans:
         if not start < end < begins[-1]:
@@ -349,11 +334,7 @@ _LABELS = ("O", *(f"{part}-{side}" for part in _PARTS for side in "BI"))
 
 
 def _supervised_oie(lines: Iterable[str], name: str) -> Iterator[FileSentence]:
-    """Yield the sentences of a file of supervised-oie.
-
-    Raises:
-        DataError: a line cannot be read; the message begins with ``name:line:``.
-    """
+    """Yield the sentences of a file of supervised-oie."""
     rows: list[tuple[list[str], str]] = []
     sentence: FileSentence | None = None
     heads: set[str] = set()

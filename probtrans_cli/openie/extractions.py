@@ -38,7 +38,6 @@ class Texts(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What two tuples of a sentence must not share, as OpenIE6 compares them: arg1, arg2 and relation as a text."""
         return f"{self.arg1} {self.arg2} {self.relation}"
 
 
@@ -62,7 +61,6 @@ class Extraction:
         return {"arg1": self.arg1, "rel": self.relation, "arg2": self.arg2 + self.location_time}
 
     def texts(self, words: Sequence[str]) -> Texts:
-        """Return the texts of the parts, with single spaces between words."""
         arg1, relation, arg2 = ([words[i] for i in part] for part in self.parts.values())
         return Texts(" ".join(arg1), " ".join([*self.added[:1], *relation, *self.added[1:]]), " ".join(arg2))
 
@@ -91,15 +89,11 @@ def rows_to_tuples(
     one whose text has come before.
 
     Args:
-        words: of the sentence, without the extra words.
         rows: a label for every word and every extra word; see :data:`LABELS`.
         confidences: of every row; None: all are 1.
         extra_words: see :data:`EXTRA_WORDS`; of several that are labelled REL, the last one counts.
         location_time: whether words labelled LOC/TIME are part of a tuple.
         dropped: how many rows were dropped is added here, under ``incomplete`` and ``repeated``.
-
-    Raises:
-        ValueError: a row has more or fewer labels.
     """
     keys: set[str] = set()
     dropped = Counter() if dropped is None else dropped

@@ -49,8 +49,6 @@ def read_blocks(
     """Yield the sentences of a file.
 
     Args:
-        lines: of the file.
-        name: how messages call it.
         tags: the number of every tag; that of NONE is 0.
         fix: whether lines of tags are cut or padded where they have not as many tags as the sentence has words; None:
             they are not, and there is no recipe that could say it.

@@ -108,7 +108,6 @@ class GridOutput(OutputLayer, nn.Module):
                     return
 
     def _words(self, states: Tensor, inputs: Inputs, words: Bool[Tensor, "b w"]) -> Float[Tensor, "b w d"]:
-        """Return the states of words, from those of tokens."""
         if inputs.first is None:
             return states
         first = inputs.first.clamp(max=states.shape[1] - 1)

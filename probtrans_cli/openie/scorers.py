@@ -26,14 +26,7 @@ from probtrans_cli.reports.scorers import side_by_side
 def score_carb(
     predictions: str, gold: str | None, *, single_match: bool = False, default_confidence: float | None = None
 ) -> dict[str, Any]:
-    """Return CaRB's scores of a file, and how many tuples there are.
-
-    Args:
-        predictions: the file that is scored.
-        gold: the file with the gold tuples.
-        single_match: whether recall counts a prediction for one gold tuple only.
-        default_confidence: of predictions that have none.
-    """
+    """Return CaRB's scores of a file, and how many tuples there are."""
     theirs, ours = _both("carb", predictions, gold, default_confidence)
     scores = carb_scores(theirs, ours, single_match=single_match)
     return {name: round(value, 4) for name, value in vars(scores).items()} | _statistics(theirs, ours)
@@ -47,13 +40,7 @@ def score_wire57(predictions: str, gold: str | None) -> dict[str, Any]:
 
 
 def score_coordinations(predictions: str, gold: str | None, *, compat: Compat | None = None) -> dict[str, Any]:
-    """Return the scores of a file of coordinations; the main scores are those of the criterion "exact".
-
-    Args:
-        predictions: the file that is scored.
-        gold: the file with the gold coordinations.
-        compat: ``o6``: as the code of OpenIE6 counts.
-    """
+    """Return the scores of a file of coordinations; the main scores are those of the criterion "exact"."""
     if gold is None:
         raise UsageError("score coordination needs the gold coordinations", hint="add --gold FILE")
     counts = coordination_counts({}, {})
@@ -74,12 +61,7 @@ def score_coordinations(predictions: str, gold: str | None, *, compat: Compat | 
 
 
 def _both(name: str, predictions: str, gold: str | None, default_confidence: float | None) -> tuple[Tuples, Tuples]:
-    """Return gold tuples and predictions, by sentence.
-
-    Raises:
-        DataError: a file cannot be read, has no gold tuple, or no prediction at all.
-        UsageError: a gold file is needed.
-    """
+    """Return gold tuples and predictions, by sentence."""
     if gold is None:
         raise UsageError(f"score {name} needs the gold tuples", hint="add --gold FILE")
     theirs = _by_sentence(read_gold(open_lines(find(gold)), display_name(gold)))

@@ -139,13 +139,7 @@ class CarbScores:
 
 
 def carb_scores(gold: Tuples, predicted: Tuples, *, single_match: bool = False) -> CarbScores:
-    """Return CaRB's scores of predictions; those for sentences without gold tuples do not count.
-
-    Args:
-        gold: all gold tuples; their confidences do not matter.
-        predicted: all predictions.
-        single_match: whether recall counts a prediction for one gold tuple only.
-    """
+    """Return CaRB's scores of predictions; those for sentences without gold tuples do not count."""
     steps = [step for key, tuples in gold.items() for step in _steps(tuples, predicted.get(key, ()), single_match)]
     steps += [_Step(text.confidence) for key, tuples in predicted.items() if key not in gold for text in tuples]
     if not steps:
@@ -207,7 +201,6 @@ def _pair(gold: Bags, predicted: Bags) -> Pair:
 
 
 def _common(left: Counter[str], right: Counter[str]) -> int:
-    """Return how many words two bags have in common, each as often as in both."""
     if len(right) < len(left):
         left, right = right, left
     return sum(min(times, right[word]) for word, times in left.items() if word in right)
@@ -224,7 +217,6 @@ class _Step(NamedTuple):
 
 
 def _steps(gold: Sequence[TupleText], predicted: Sequence[TupleText], single_match: bool) -> list[_Step]:
-    """Return the steps of one sentence, the highest threshold first."""
     bags = list(map(Bags.of, gold))
     matching = _Matching(len(gold))
     single = _Matching(len(gold))

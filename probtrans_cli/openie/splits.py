@@ -30,11 +30,7 @@ from probtrans_cli.trained.predictions import Reader, predictions
 
 @dataclass(frozen=True)
 class Splitter:
-    """A model of coordinations in front of one of tuples, ``extractor``; ``rescore``: tuples get new confidences.
-
-    Raises:
-        UsageError: the extractor finds no tuples.
-    """
+    """A model of coordinations in front of one of tuples, ``extractor``; ``rescore``: tuples get new confidences."""
 
     model: Model
     extractor: Model

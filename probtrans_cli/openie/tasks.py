@@ -132,7 +132,6 @@ class GridLabelling(Task):
         return replace(batch, gold={**batch.gold, FED_BACK: rows.where(by_row[:, :, None], -1)})
 
     def wants(self, batch: Batch) -> Wants:
-        """Return that scores of all rows are wanted; in sentences without a gold grid, up to their end."""
         ends = self.section.early_exit and GRID not in batch.gold
         return Wants(words=batch.words, fed_back=batch.gold.get(FED_BACK), ends=ends)
 

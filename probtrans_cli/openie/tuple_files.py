@@ -42,11 +42,7 @@ class SentenceTuple(NamedTuple):
 
 
 def read_gold(lines: Iterable[str], name: str) -> Iterator[SentenceTuple]:
-    """Yield the tuples of a gold file.
-
-    Raises:
-        DataError: a line cannot be read; the message begins with ``name:line:``.
-    """
+    """Yield the tuples of a gold file."""
     for fields, where in _lines(lines, name):
         if isinstance(fields, Mapping):
             yield from tuples_of_record(fields, where, 1.0)
@@ -64,12 +60,7 @@ def read_predictions(
     """Yield the tuples of a file of predictions.
 
     Args:
-        lines: of the file.
-        name: how messages call it.
         default_confidence: of tuples that have none or NaN; None: that is an error.
-
-    Raises:
-        DataError: a line cannot be read; the message begins with ``name:line:``.
     """
     rows = _lines(lines, name)
     has_column = True
@@ -97,7 +88,6 @@ def read_predictions(
 
 
 def _lines(lines: Iterable[str], name: str) -> Iterator[tuple[list[str] | Record, str]]:
-    """Yield the fields of every line that is not blank, or the object that it is; and where it stands."""
     is_json: bool | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -113,7 +103,6 @@ def _is_tagged(fields: Sequence[str]) -> bool:
 
 
 def _may_be_confidence(fields: Sequence[str]) -> bool:
-    """Return whether what stands behind the sentence is a number, or nothing."""
     return len(fields) > 1 and (not fields[1].strip() or _number(fields[1]) is not None)
 
 
@@ -140,9 +129,6 @@ def tuples_of_record(record: Record, where: str, default: float | None) -> Itera
     """Yield the tuples of an object, or its sentence if it has none.
 
     ``default``: the confidence of tuples that have none; None: that is an error.
-
-    Raises:
-        DataError: it is no sentence with tuples; the message begins with ``where``.
     """
     text, words, tuples = record.get("text"), record.get("words"), record.get("tuples")
     if not isinstance(text, str):
@@ -164,11 +150,7 @@ def tuples_of_record(record: Record, where: str, default: float | None) -> Itera
 
 
 def _confidence(value: Any, where: str, default: float | None) -> float:
-    """Return a confidence; the default where there is none.
-
-    Raises:
-        DataError: it is none, and there is no default.
-    """
+    """Return a confidence; the default where there is none."""
     missing = value is None or value == ""
     number = _number(value)
     if number is not None and math.isfinite(number):

@@ -51,7 +51,6 @@ class FileSentence:
     """What was dropped already, by reason."""
 
     def placed(self) -> Iterator[tuple[Extraction, float]]:
-        """Yield the words and the confidence of the tuples whose words are known."""
         yield from ((each.place, each.confidence) for each in self.tuples if isinstance(each.place, Extraction))
 
 
@@ -59,16 +58,7 @@ class FileSentence:
 
 
 def label_lines(words: Sequence[str], rows: Sequence[Sequence[int]], tags: Sequence[str] = _TAGS) -> list[str]:
-    """Return the words of a sentence as a line, and below it a line of tags for each row.
-
-    Args:
-        words: with the extra words behind them; white space inside of a word is written as `_`.
-        rows: a label for each of them.
-        tags: the names of the labels; those of tuples, unless others are given.
-
-    Raises:
-        ValueError: a row has another length.
-    """
+    """Return the words of a sentence as a line, and below it a line of tags for each row."""
     for row in rows:
         if len(row) != len(words):
             raise ValueError(f"a row of {len(row)} labels of {len(words)} words")
@@ -101,7 +91,6 @@ def allennlp_line(sentence: str, texts: Sequence[str], confidence: float) -> str
 
 
 def _plain(text: str) -> str:
-    """Return a text without tabs and line ends, which would be taken for those of the file."""
     return " ".join(text.split())
 
 

@@ -18,8 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from probtrans_cli.corpora import command_for
 from probtrans_cli.errors import CheckpointError
-from probtrans_cli.folders import regular
-from probtrans_cli.folders.__init__ import find_folder, places
+from probtrans_cli.folders import find_folder, places, regular
 from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, PositiveInt
 from probtrans_cli.recipe.faults import kind_of
 from probtrans_cli.recipe.model import ModelSection, Transformer

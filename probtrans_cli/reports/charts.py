@@ -214,7 +214,6 @@ def legend(curves: Sequence[Curve]) -> str:
 
 
 def _style(colour: int) -> str:
-    """The classes of a colour, and of a dash pattern where there are more than there are colours."""
     return f"channel-{colour % len(COLOURS)} dash-{colour // len(COLOURS) % DASH_PATTERNS}"
 
 

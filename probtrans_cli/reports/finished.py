@@ -47,7 +47,6 @@ class Finished:
 
     @property
     def name(self) -> str:
-        """The recipe's name without its seed."""
         return self.recipe.name.removesuffix(f"-seed{self.recipe.seed}")
 
     @property
@@ -57,7 +56,6 @@ class Finished:
 
     @property
     def corpora(self) -> dict[str, Any]:
-        """The files that it learned from and is scored on."""
         return self.recipe.data.model_dump(mode="json", include=CORPORA)
 
     @property
@@ -69,11 +67,7 @@ class Finished:
 
 
 def read_run(folder: str) -> Finished:
-    """Read what a finished run has left in its folder; also of a checkpoint or an exported folder.
-
-    Raises:
-        CheckpointError: there is no run, it is not finished, or a file of it cannot be read.
-    """
+    """Read what a finished run has left in its folder; also of a checkpoint or an exported folder."""
     path = Path(folder)
     checkpoint, run = _locate(path)
     where = folder_name(folder)
@@ -106,7 +100,6 @@ def read_run(folder: str) -> Finished:
 
 
 def _locate(path: Path) -> tuple[Path, Path | None]:
-    """Find the folder with the scores, and the run folder that it belongs to, if any; the run must be finished."""
     where = folder_name(str(path))
     if (path / "config.json").is_file():
         checkpoints = path.resolve().parent
@@ -130,7 +123,6 @@ def _locate(path: Path) -> tuple[Path, Path | None]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is no such file."""
     try:
         value = from_json(regular.read_bytes(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -143,7 +135,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _baseline(scores: dict[str, Any]) -> dict[str, float]:
-    """Return UAS and UUAS of the best trees that need no training, in the convention of :func:`flattened`."""
     trees = scores.get("trees", {})
     floor = trees.get("floors", {}).get("untrained_bias", {})
     main = floor.get("no_punct" if "no_punct" in trees else "with_punct", {}).get("all", {})
@@ -170,7 +161,6 @@ def _command(recipe: Path) -> str:
 
 
 def folder_name(text: str) -> str:
-    """Show a folder's name, or another text, as part of one line of a message."""
     return visible(text, longest=200)
 
 

@@ -40,11 +40,7 @@ ACCOUNT = ("masks", "perplexity_se")  # numbers that say how another one was mea
 
 
 def write_report(run: Path, recipe: Recipe) -> None:
-    """Write `report.html` into a run folder, from the files that are in it.
-
-    Raises:
-        DataError: it cannot be written.
-    """
+    """Write `report.html` into a run folder, from the files that are in it."""
     metrics = list(read_metrics(run / "metrics.jsonl"))
     stored, state, ended = _object(best, run, "eval.json"), _object(last, run, STATE), json_object(run / "exit.json")
     scores = {split: stored[split] for split in SPLITS if isinstance(stored.get(split), dict) and stored[split]}
@@ -73,7 +69,6 @@ def write_report(run: Path, recipe: Recipe) -> None:
 
 
 def _object(find: Callable[[Path], Path], run: Path, name: str) -> dict[str, Any]:
-    """Return a JSON file of a checkpoint; empty where there is none."""
     try:
         return json_object(find(run / "checkpoints") / name)
     except CheckpointError:
@@ -178,7 +173,6 @@ def _curves(metrics: Sequence[Mapping[str, Any]], recipe: Recipe, best_step: int
 
 
 def _errors(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return confusions and scores by type of the first split that has them, by title."""
     for split in ("dev", "test", "extra"):
         of_split, parts = scores.get(split, {}), {}
         confusions = of_split.get("confusions") or {}
@@ -249,7 +243,6 @@ def table_page(result: dict[str, Any]) -> str:
 
 
 def _curves_of_runs(rows: list[dict[str, Any]]) -> str:
-    """Draw the charts: of dev scores one for every metric, as they have no scale in common."""
     runs = []
     for colour, row in enumerate(rows):
         for run in row["runs"]:

@@ -68,7 +68,6 @@ OOD_ROWS = {
 
 
 def is_share(name: str) -> bool:
-    """Return whether a score is a share, shown in percent."""
     return name in SHARES or not MEASURES.isdisjoint(name.split("_"))
 
 

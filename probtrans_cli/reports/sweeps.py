@@ -36,11 +36,7 @@ def sweep_report(result: dict[str, Any]) -> str:
 
 def sweep_picture(result: dict[str, Any]) -> str:
     """Draw the rows of `table` as SVG: the score on dev over the rate, a curve for each width, its best point marked;
-    models that differ in more, as in `model.base_width`, stand beside each other.
-
-    Raises:
-        UsageError: no model was trained at several rates.
-    """
+    models that differ in more, as in `model.base_width`, stand beside each other."""
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
     metrics = {row["metric"] for row in result["rows"]}
     larger = {row["larger_is_better"] for row in result["rows"]}
@@ -101,14 +97,7 @@ def lines(
     *,
     best: Callable[..., tuple[float, float]] | None = None,
 ) -> str:
-    """Draw curves as an SVG picture that stands alone, on logarithmic scales, with a dot at each point.
-
-    Args:
-        panels: by title, the curves by name, which stand beside each other on the same scales.
-        across: the name of the axis that goes across.
-        up: of the one that goes up.
-        best: chooses the point of each curve that is marked, by its value; None: none.
-    """
+    """Draw curves as an SVG picture that stands alone, on logarithmic scales, with a dot at each point."""
     points = np.array([point for panel in panels.values() for curve in panel.values() for point in curve])
     points = points[np.isfinite(points).all(1) & (points > 0.0).all(1)]
     if not len(points):

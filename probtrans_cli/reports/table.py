@@ -32,9 +32,6 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
     tasks, then of names; and as further rows the means of models that were trained on several corpora.
 
     What is not a finished run is left out, with a line on stderr that says why.
-
-    Raises:
-        CheckpointError: none is a finished run.
     """
     groups: dict[str, dict[int, Finished]] = {}
     left_out: list[str] = []
@@ -76,7 +73,6 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _row(runs: Sequence[Finished]) -> dict[str, Any]:
-    """Make a row, with raw numbers, of runs that differ in their seeds."""
     first = runs[0]
     data, task, model = first.recipe.data, first.recipe.task, first.recipe.model.kind
     metric, column = task.metric, task.chosen_column
@@ -110,7 +106,6 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
 
 
 def _command(runs: Sequence[Finished]) -> str:
-    """Return the command line that trained the first of the runs, with the seeds of all."""
     first = runs[0]
     try:
         words = iter(shlex.split(first.command))
@@ -128,7 +123,6 @@ def _command(runs: Sequence[Finished]) -> str:
 
 
 def _compared(cell: Published, mean: float, task: TaskSection) -> dict[str, Any]:
-    """Return the paper's figure, and ours less the paper's in units of the paper's s.d."""
     difference = (mean - cell.mean) / cell.sd
     return {
         "corpus": cell.corpus, "mean": cell.mean, "sd": cell.sd, "encoder_parameters": cell.parameters,
@@ -152,7 +146,6 @@ def in_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return the table as Markdown."""
     return _as_markdown(*in_cells(result))
 
 
@@ -179,7 +172,6 @@ def _as_markdown(shown: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _cells(row: dict[str, Any], *, alone: bool) -> dict[str, str]:
-    """Return the text of each column; a row that is not ``alone`` with its name is told apart by its run folder."""
     metric, paper = row["metric"], row["paper"]
     dev, test, extra = row["dev"] or {}, row["test"] or {}, row["extra"] or {}
     seeds, folders = row["seeds"], row["runs"]
@@ -352,7 +344,6 @@ def _over_corpora(rows: Sequence[Seeds]) -> Iterator[tuple[Sequence[Seeds], Seed
 
 
 def _mean_run(runs: Seeds) -> Finished:
-    """Make a run with the mean scores, the mean time and all speeds of runs on several corpora."""
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
     name = f"mean of {len(runs)} ({names[0]}" + (f" to {names[-1]})" if len(names) > 1 else ")")

@@ -73,9 +73,6 @@ def parse_counts(pairs: Iterable[tuple[Sequence[Row], Sequence[Row]]]) -> Counte
 
     The counts are those of the functions below, and of confusions of relations, by ``("confusion", gold, predicted)``.
     They add up over calls.
-
-    Raises:
-        ValueError: gold and prediction have different numbers of words.
     """
     counts: Counter[Any] = Counter()
     right: dict[str, list[int]] = {name: [] for name in NEEDED}

@@ -49,17 +49,12 @@ class Bin(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The binomial standard error of the accuracy."""
         return math.sqrt(self.accuracy * (1 - self.accuracy) / self.number)
 
 
 def answers(probabilities: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return confidence ``[m]`` and whether the answer is right ``[m]``; of classes that are equally probable the
-    first.
-
-    Raises:
-        ValueError: the two are of different answers, or there are none.
-    """
+    first."""
     if len(probabilities) != len(gold) or not len(gold):
         raise ValueError(f"probabilities of {len(probabilities)} answers and gold of {len(gold)}")
     if probabilities.ndim == 1:

@@ -53,7 +53,6 @@ class TaskKind(NamedTuple):
     """Scores of rivals without learning, by names that begin with ``floor_``: ``baselines(task, split)``."""
 
     def load(self, name: str = "task") -> Any:
-        """Return what a field holds or names."""
         value = getattr(self, name)
         return resolve_name(value) if isinstance(value, str) else value
 
@@ -63,11 +62,7 @@ TASKS: Table[TaskKind] = Table("task")
 
 
 def register(row: TaskKind) -> TaskKind:
-    """Add a kind of task, to what `task` may hold and to the table.
-
-    Raises:
-        ValueError: there is another kind of this name.
-    """
+    """Add a kind of task, to what `task` may hold and to the table."""
     TASKS.enter(sections.TASKS.name_of(row.section), row)
     return row
 

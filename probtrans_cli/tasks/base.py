@@ -72,7 +72,6 @@ class Places:
     arcs: Sequence[Arc] = ()
 
     def notes_of(self, words: int) -> tuple[tuple[str, ...], ...]:
-        """The notes of a sentence of so many words, for each of them; nothing where there are none."""
         notes = [tuple(texts) for texts in self.notes]
         return (*notes, *[()] * (words - len(notes))) if any(notes) else ()
 
@@ -95,12 +94,10 @@ class Counts(dict[Any, float]):
         return 0.0
 
     def add(self, counts: Mapping[Any, float]) -> None:
-        """Add the counts of another part of the data."""
         for key, value in counts.items():
             self[key] = self[key] + value
 
     def mean(self, total: Hashable, number: Hashable) -> float | None:
-        """One count divided by another; None where that is 0."""
         return self[total] / self[number] if self[number] else None
 
 

@@ -61,7 +61,6 @@ class Batch(Inputs):
         return replace(self, positions=where.flatten().nonzero()[:, 0])
 
     def to(self, device: torch.device) -> Batch:
-        """On a device. Nobody waits for the copies; those to a GPU begin in memory that the system never moves."""
         return self if device == self.ids.device else _moved(self, device)
 
 
@@ -73,15 +72,7 @@ def collate(
     padding: int,
     device: torch.device,
 ) -> Batch:
-    """The batch of some sentences of a split.
-
-    Args:
-        split: the encoded sentences.
-        indices: which of them, ``[b]``.
-        columns: gold columns to be had, each with the number that stands behind a sentence's end.
-        padding: the vocabulary's id of padding.
-        device: where the tensors go.
-    """
+    """The batch of some sentences of a split."""
 
     def padded(name: str, fill: int) -> Tensor:
         return tensor(split.padded(name, indices, fill), device)
@@ -102,12 +93,10 @@ def collate(
 
 
 def tensor(array: np.ndarray, device: torch.device) -> Tensor:
-    """A numpy array on the device."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
 
 
 def _moved(value: Any, device: torch.device) -> Any:
-    """What a batch is made of, on a device."""
     if isinstance(value, Tensor):
         value = value.pin_memory() if device.type == "cuda" else value
         return value.to(device, non_blocking=True)
@@ -119,7 +108,6 @@ def _moved(value: Any, device: torch.device) -> Any:
 
 
 def _features(split: Split, indices: np.ndarray, device: torch.device) -> Features | None:
-    """The features of the words of a batch; None where the vocabulary has none."""
     if not split.has("widths"):
         return None
     rows, widths = split.features(indices)

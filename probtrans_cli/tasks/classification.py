@@ -54,7 +54,6 @@ class SentenceClassification(Task):
 
     @property
     def outputs(self) -> int:
-        """One score per label."""
         return len(self.names)
 
     def output(self, encoder: Encoder) -> SentenceOutput:
@@ -73,7 +72,6 @@ class SentenceClassification(Task):
         return {self.column: UNLEARNED}
 
     def training(self, batch: Batch) -> Batch:
-        """Rare words are hidden at random."""
         return without_some_words(batch, self.section.word_dropout, self.vocabulary)
 
     def wants(self, batch: Batch) -> Wants:

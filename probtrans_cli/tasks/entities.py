@@ -113,12 +113,10 @@ class NamedEntities(WordTagging):
 
 
 def _of_reading(counts: Counts, reading: Scheme | None) -> dict[Any, float]:
-    """The counts of entities in one reading."""
     return {key[1:]: value for key, value in counts.items() if isinstance(key, tuple) and key[0] == reading}
 
 
 def _ending(tags: Iterable[str]) -> bool:
-    """Whether a tag ends an entity, as in bioes."""
     return any(tag.startswith(("S-", "E-")) for tag in tags)
 
 

@@ -83,7 +83,6 @@ class CausalLanguageModelling(Task):
         return {"loss": Term(total, self.counts(batch)["loss"])}
 
     def questions(self, batch: Batch) -> Questions:
-        """Every word that is scored."""
         assert batch.scored is not None, "the batch is one of evaluation"
         return Questions("words", batch.ids[batch.scored], batch.scored.nonzero()[:, 0])
 

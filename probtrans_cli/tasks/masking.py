@@ -108,7 +108,6 @@ class Masks:
         )  # fmt: skip
 
     def scored(self, ids: Tensor, hidden: Tensor) -> Bool[Tensor, "b n"]:
-        """The tokens whose loss is that of training."""
         return hidden if self.section.loss_positions == "masked" else ids != self.vocabulary.PAD
 
 
@@ -134,8 +133,6 @@ def chosen(
 
     Args:
         candidates: True where a token may be hidden.
-        lengths: tokens of every sentence.
-        draw: uniform, one a token.
         rate: share of the tokens.
         count: as many as the rate says, or each by itself.
         largest: of an exact count, the largest one; None = any.
@@ -163,7 +160,6 @@ def chosen(
 
 
 def _number(lengths: Int[Tensor, " b"], rate: float, largest: int | None) -> Int[Tensor, " b"]:
-    """How many tokens of each sentence are hidden."""
     return (lengths.double() * rate).round().long().clamp(min=1, max=largest)
 
 

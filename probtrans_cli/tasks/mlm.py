@@ -66,7 +66,6 @@ class MaskedLanguageModelling(Task):
 
     @property
     def outputs(self) -> int:
-        """One score per vocabulary entry."""
         return self.vocabulary.size
 
     def output(self, encoder: Encoder) -> WordLayer:
@@ -111,7 +110,6 @@ class MaskedLanguageModelling(Task):
         return Wants(tokens=batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored)
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Tokens that are scored."""
         assert batch.scored is not None, "masks were drawn"
         return {"loss": batch.scored.sum()}
 
@@ -122,12 +120,10 @@ class MaskedLanguageModelling(Task):
         return {"loss": Term(total, self.counts(batch)["loss"])}
 
     def questions(self, batch: Batch) -> Questions:
-        """Every hidden word."""
         assert batch.scored is not None, "masks were drawn"
         return Questions("words", batch.gold[IDS][batch.scored], batch.scored.nonzero()[:, 0])
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Summed loss and number of hidden words, draw by draw."""
         loss = self.terms(outputs, batch)["loss"]
         return Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
 
@@ -207,7 +203,6 @@ def perplexities(sums: np.ndarray) -> dict[str, float]:
 
 
 def perplexity(loss: float) -> float:
-    """Return ``exp(loss)``, a finite number."""
     return math.exp(min(loss, LARGEST_LOSS))
 
 

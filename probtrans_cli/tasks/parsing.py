@@ -77,7 +77,6 @@ class Arcs(Task):
 
     @property
     def outputs(self) -> int:
-        """One score for each relation and head."""
         return len(self.relations)
 
     def output(self, encoder: Encoder) -> ArcOutput:
@@ -114,11 +113,9 @@ class Arcs(Task):
         return dict.fromkeys((_PARENTS, self.section.relation_column), PADDING)
 
     def training(self, batch: Batch) -> Batch:
-        """Rare words are hidden at random."""
         return without_some_words(batch, self.section.word_dropout, self.vocabulary)
 
     def _gold(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The column of the gold head of every word, -1 where it or its relation is not known, and the relation."""
         parents, labels = batch.gold[_PARENTS], batch.gold[self.section.relation_column]
         known = (parents > PADDING) & (labels >= 0)
         heads = torch.where(parents < 0, batch.words.shape[1], parents)
@@ -126,7 +123,6 @@ class Arcs(Task):
         return torch.where(known, heads, -1), relations
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Words with a head."""
         return {"loss": (self._gold(batch)[0] >= 0).sum()}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
@@ -139,7 +135,6 @@ class Arcs(Task):
         return {"loss": Term(torch.stack(losses).mean(), self.counts(batch)["loss"])}
 
     def _scores(self, values: Tensor, batch: Batch) -> Tensor:
-        """Scores of every relation and head, ``[b, w, h, w + 1]``."""
         b, w = batch.words.shape
         exact = torch.promote_types(values.dtype, torch.float32)
         return values.to(exact).view(b, w, -1, w + 1)
@@ -152,7 +147,6 @@ class Arcs(Task):
         return Counts(loss=float(term.sum), labelled=int(term.count))
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``loss``."""
         del final
         return {"loss": counts.mean("loss", "labelled")}
 

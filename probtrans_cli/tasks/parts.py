@@ -39,7 +39,6 @@ class Part:
     """A part of a task.
 
     Args:
-        task: the part by itself.
         weight: of its loss.
         scores: the scores that are reported, each with its name in the report; None = all, as they are.
         answers: the entries of its predictions, each with its name in those of the task; None = all, as they are.
@@ -51,11 +50,9 @@ class Part:
     answers: Mapping[str, str] | None = None
 
     def renamed(self, prediction: Prediction) -> Prediction:
-        """Return a prediction of the part by the names of the task."""
         return _renamed(prediction, self.answers)
 
     def restored(self, prediction: Prediction) -> Prediction:
-        """Return the part's own prediction, from one of the task."""
         return _renamed(prediction, None if self.answers is None else {new: old for old, new in self.answers.items()})
 
 
@@ -214,7 +211,6 @@ class Parts(Task):
         return predictions
 
     def trees(self, outputs: Outputs, batch: Batch) -> Trees | None:
-        """Return those of the first part that has some."""
         of_parts = (task.trees(self.outputs_of(name, outputs), batch) for name, task in self.tasks.items())
         return next((trees for trees in of_parts if trees is not None), None)
 

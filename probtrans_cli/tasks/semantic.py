@@ -98,7 +98,6 @@ class SemanticLabels(Task):
 
     @property
     def outputs(self) -> int:
-        """One score per label of each column."""
         return sum(map(len, self.names.values()))
 
     def output(self, encoder: Encoder) -> SemanticOutput:
@@ -119,13 +118,11 @@ class SemanticLabels(Task):
         return {**dict.fromkeys(self.names, PADDING), "parents": PADDING, _CASE: UNLEARNED}
 
     def _scores(self, outputs: Outputs) -> dict[str, Tensor]:
-        """Scores ``[m, labels]`` of every column, and with attention ``parents [m, 1 + w]``."""
         together = torch.split(outputs.scores["words"].float(), [*map(len, self.names.values())], dim=-1)
         scores = dict(zip(self.names, together, strict=True))
         return scores | ({"parents": outputs.scores["parents"].float()} if self.attention else {})
 
     def _gold(self, batch: Batch) -> dict[str, Tensor]:
-        """Label ids ``[m]`` of every column; of ``parents`` 0 = none, 1 + the position."""
         gold = {name: batch.picked(batch.gold[name]) for name in self.names}
         return gold | ({"parents": batch.picked(batch.gold["parents"]) + 1} if self.attention else {})
 
@@ -158,7 +155,6 @@ class SemanticLabels(Task):
         }
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Words, or sentences."""
         return {"loss": batch.words.sum() if self.section.loss == "words" else batch.sentences}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
@@ -233,7 +229,6 @@ class SemanticLabels(Task):
         return Places() if form is None else Places(comments={"logical_form": form})
 
     def _forms(self, batch: Batch, labels: list[dict[str, np.ndarray]]) -> dict[str, int]:
-        """How many sentences have a logical form, and of how many that of the predicted labels is the same."""
         counts = {"forms": 0, "right forms": 0}
         if not batch.split.has("form"):
             return counts
@@ -245,7 +240,6 @@ class SemanticLabels(Task):
         return counts
 
     def _analysis(self, ids: dict[str, np.ndarray]) -> GraphLabels:
-        """The labels of a sentence by name."""
         texts = {name: [names[id] for id in ids[name]] for name, names in self.names.items()}
         by_attention = [int(id) - 1 for id in ids["parents"]] if self.attention else None
         return graph_labels(texts, self.section.parent, by_attention)

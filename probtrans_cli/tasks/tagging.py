@@ -57,7 +57,6 @@ class WordTagging(Task):
 
     @property
     def outputs(self) -> int:
-        """One score per tag."""
         return len(self.names)
 
     @property
@@ -74,7 +73,6 @@ class WordTagging(Task):
         return without_some_words(batch, self.section.word_dropout, self.vocabulary)
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Words, or sentences with a word."""
         at = batch.gold[self.column] >= 0
         return {"loss": at.sum() if self.section.loss == "words" else at.any(1).sum()}
 
@@ -107,12 +105,10 @@ class WordTagging(Task):
         return counts
 
     def tag_ids(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """The ids of the words' tags ``[m]``, in row-major order: what is scored, and what is predicted."""
         del batch
         return outputs.scores["words"].float().argmax(-1)
 
     def _measured(self, outputs: Outputs, batch: Batch, ids: Tensor) -> tuple[Counts, Tensor]:
-        """The summed loss, the words that have one, and which words are right, in row-major order."""
         scores, gold = outputs.scores["words"].float(), batch.gold[self.column][batch.words]
         loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNLEARNED)
         right = ids == gold
@@ -176,7 +172,6 @@ class WordTagging(Task):
 
 
 def _lines(tag: str, chance: float | None, column: str) -> list[str]:
-    """A word's tag as it stands below it in a picture; of morphological features one a line."""
     *first, last = tag.split("|") if column == "feats" else [tag]
     return [*first, with_probability(last, chance)]
 

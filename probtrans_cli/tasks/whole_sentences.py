@@ -65,12 +65,7 @@ class _Choice(NamedTuple):
 
 
 class WholeSentences:
-    """Finds labels of sentences.
-
-    Args:
-        frames: those of train, as :func:`frames_of_words` writes them.
-        names: the labels of ``COLUMNS``.
-    """
+    """Finds labels of sentences."""
 
     def __init__(self, frames: Sequence[str], names: Mapping[str, Sequence[str]]) -> None:
         self.ids = {column: {label: id for id, label in enumerate(names[column])} for column in COLUMNS}
@@ -126,7 +121,6 @@ def keeps_the_rules(chosen: Sequence[_Choice], kinds: Sequence[str]) -> bool:
 
 
 def _crossing(chosen: Sequence[_Choice]) -> list[tuple[int, int]]:
-    """Numbers of the choices whose arcs cross."""
     spans = [(number, *choice.span) for number, choice in enumerate(chosen) if choice.span is not None]
     number, start, end = np.array(spans, dtype=int).reshape(-1, 3).T
     inside = (start[:, None] < start) & (start < end[:, None]) & (end[:, None] < end)
@@ -134,7 +128,6 @@ def _crossing(chosen: Sequence[_Choice]) -> list[tuple[int, int]]:
 
 
 def _solved(choices: Sequence[_Choice], kinds: Sequence[str]) -> list[_Choice] | None:
-    """The choices with the largest sum of scores that keep the rules, one for every word; None = there are none."""
     # Imported here: it takes as long as to read hundreds of sentences, and most tasks never solve any.
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415
     from scipy.sparse import coo_array  # noqa: PLC0415

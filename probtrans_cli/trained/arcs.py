@@ -76,12 +76,7 @@ def word_batches(
     """Yield what a model says of a split's words, batch by batch, in one pass.
 
     Args:
-        model: the model.
-        split: the sentences.
         arcs: the iterations whose arcs are wanted, ascending, from 1.
-        latent_labels: whether they are wanted.
-        predict: whether the task's predictions are wanted.
-        top: with this number of alternatives.
         shown: a batch as the network is to see it; by default nothing is hidden.
         predictor: the network itself, an ensemble, or Monte Carlo passes; None: as the model's recipe says.
         member_arcs: also the arcs of each draw of uncertain weights.

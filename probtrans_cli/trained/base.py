@@ -120,7 +120,6 @@ class ModelBase:
         return f"{type(self).__name__}({self.recipe.name}: {kinds}, {sum(counts.values()):,} parameters{where})"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: a table of what it is, and of its scores where it has been stored."""
         counts, reading = self.network.parameter_counts(), self.reading
         rows = {
             "model": self.recipe.model.describe(),
@@ -173,9 +172,6 @@ class ModelBase:
         """Load the model of a CKPT argument, on the GPU if there is one, with float32 weights.
 
         ``local``: of several processes on this machine the number of this one, which is that of its GPU.
-
-        Raises:
-            CheckpointError: there is none, it is damaged, or it was written by another version of the format.
         """
         folder = checkpoint.locate(name)
         stamp, kept = _KEPT.get(folder, (None, None))
@@ -224,7 +220,6 @@ class ModelBase:
 
     @property
     def has_root_column(self) -> bool:
-        """Whether arcs have a column for the root: the model has a root node, or `<cls>` in front of its words."""
         return self.network.has_root_column
 
     def collate(self, split: Split, indices: np.ndarray, device: torch.device | None = None) -> Batch:
@@ -240,11 +235,7 @@ class ModelBase:
             return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
     def read(self, channel: str | int | None, iteration: int | None, decoder: decode.Method | None) -> Reading:
-        """Return the checkpoint's own reading of trees, with some of it replaced.
-
-        Raises:
-            UsageError: the model does not have the channel or the iteration.
-        """
+        """Return the checkpoint's own reading of trees, with some of it replaced."""
         chosen = self.reading
         section = self.recipe.model
         if channel is not None and channel != "best":
@@ -285,11 +276,7 @@ class ModelBase:
 
     def require_positions(self, splits: Mapping[str, Split | None]) -> None:
         """Refuse corpora with sentences that the encoder cannot read, before the first update and not at the batch
-        with them.
-
-        Raises:
-            DataError: a sentence is longer than there are positions.
-        """
+        with them."""
         limit = self.network.longest
         for name, split in splits.items():
             if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
@@ -301,11 +288,7 @@ class ModelBase:
                 )
 
     def require_something(self, splits: Mapping[str, Split]) -> None:
-        """Refuse corpora that an evaluation could not score, before the first update and not after the last.
-
-        Raises:
-            NothingToScoreError: there is nothing to score in one.
-        """
+        """Refuse corpora that an evaluation could not score, before the first update and not after the last."""
         for name, split in splits.items():
             if self.task.draws is not None and not any(scored(self.task, split, self.evaluation())):
                 error = nothing_hidden()
@@ -313,7 +296,6 @@ class ModelBase:
 
     @property
     def extra_words(self) -> int:
-        """How many extra words it reads behind the words of every sentence; see :class:`Sentence`'s ``extra``."""
         return len(self.labels.get("extra_words", ()))
 
     def learn_word_order(self, train: Split) -> None:
@@ -421,11 +403,7 @@ def texts_of(model: ModelBase, scores: dict[str, Any]) -> dict[str, str | bytes]
 
 def store_reading(model: ModelBase) -> None:
     """Write how a model's trees are read, with the temperature of their arcs, into the checkpoint that it came from:
-    parse and eval take it from there.
-
-    Raises:
-        CheckpointError: the checkpoint cannot be written.
-    """
+    parse and eval take it from there."""
     assert model.folder is not None, "a model in training is saved by its trainer"
     verified = checkpoint.verify(model.folder, training=True)
     config = verified.json("config.json", dict[str, Any]) | {"trees": vars(model.reading)}

@@ -45,16 +45,9 @@ def evaluate(
     """Return the scores of a task on a split: the only loop of evaluation.
 
     Args:
-        task: the task.
         predictor: the network itself, an ensemble, or Monte Carlo passes.
-        split: the sentences.
-        how: in which batches.
         final: for figures that are reported, as against one that only chooses between checkpoints.
         watch: is called with every batch of this process and its outputs.
-        ranks: the processes that share the batches; all of them get the scores of the split.
-
-    Raises:
-        NothingToScoreError: the split has nothing that the task is scored by.
     """
     counts, passes = Counts(), (task.draws or 1) if final else 1
     for outputs, batch in answered(task, predictor, split, how, passes=passes, ranks=ranks):
@@ -221,7 +214,6 @@ def can_score_trees(model: ModelBase, split: Split) -> bool:
 
 
 def columns(split: Split, name: str) -> list[np.ndarray]:
-    """Return a column of a split, an array a sentence."""
     return [split.row(name, index) for index in range(len(split))]
 
 
@@ -236,19 +228,7 @@ def tree_scores(
     relations: Sequence[str] | None = None,
     predictor: Predictor | None = None,
 ) -> dict[str, Any]:
-    """Score the decoded trees; ``trees/score.py`` names the conventions.
-
-    Args:
-        model: the model.
-        split: sentences with gold trees.
-        title: the name of the split in messages.
-        reading: how trees are read.
-        baselines: also score the baselines.
-        channels: also score the trees of each channel and of their mean.
-        relations: the gold relation of every word of the split: also score which channel finds which, see
-            ``trees/relations.py``.
-        predictor: as of :func:`evaluate`; None: the model as its recipe says.
-    """
+    """Score the decoded trees; ``trees/score.py`` names the conventions."""
     names: list[Channel] = [*range(model.recipe.model.trees), "mean"] if channels or relations is not None else []
     readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in names)]
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None

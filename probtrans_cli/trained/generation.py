@@ -60,22 +60,14 @@ class Sampling:
 
 
 def require_causal(model: ModelBase) -> None:
-    """Refuse a model that does not predict words one by one.
-
-    Raises:
-        UsageError: it is such a model.
-    """
+    """Refuse a model that does not predict words one by one."""
     if not model.recipe.task.is_causal:
         kind = model.recipe.task.kind
         raise UsageError(f"a model of kind {kind} predicts no next words", hint="train one with task.kind lm")
 
 
 def require_next_words(model: ModelBase, sampling: Sampling | None = None) -> None:
-    """Refuse a model that does not predict words one by one, or whose vocabulary has pieces of words.
-
-    Raises:
-        UsageError: it is such a model, or never predicts the word at which ``sampling`` stops.
-    """
+    """Refuse a model that does not predict words one by one, or whose vocabulary has pieces of words."""
     require_causal(model)
     if model.vocabulary.divides:
         kind = model.recipe.data.vocabulary.kind
@@ -91,12 +83,7 @@ def require_next_words(model: ModelBase, sampling: Sampling | None = None) -> No
 
 @torch.no_grad()
 def next_words(model: ModelBase, prefixes: Sequence[Sequence[str]]) -> Float[np.ndarray, "b v"]:
-    """Return the logarithm of the probability of every entry of the vocabulary behind each prefix.
-
-    Raises:
-        UsageError: see :func:`require_next_words`.
-        DataError: a prefix fills all positions of the model.
-    """
+    """Return the logarithm of the probability of every entry of the vocabulary behind each prefix."""
     require_next_words(model)
     # The word that is hidden may be any: nothing reads it.
     sentences = [Sentence([*prefix, "?"]) for prefix in prefixes]

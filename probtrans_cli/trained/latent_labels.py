@@ -34,11 +34,7 @@ ROTARY_DISTANCES = (-3, -2, -1, 1, 2, 3)  # rotary scores have no buckets: these
 
 
 def require_labels(model: ModelBase) -> None:
-    """Refuse a model whose words have no latent labels.
-
-    Raises:
-        UsageError: it is no probabilistic transformer, or one with spherical latents.
-    """
+    """Refuse a model whose words have no latent labels."""
     if not model.recipe.model.facts.has_latent_labels:
         raise UsageError(
             f"--labels: the words of this model of kind {model.recipe.model.kind} have no latent labels",

@@ -67,7 +67,6 @@ def has_fast_bfloat16(device: str) -> bool:
 
 
 def _seconds_of_a_product(dtype: torch.dtype) -> float:
-    """Return the least time of a few products, of which the first ones prepare the library."""
     matrix, seconds = torch.ones(256, 256, dtype=dtype), []
     for _ in range(10):
         begin = time.perf_counter()
@@ -77,11 +76,7 @@ def _seconds_of_a_product(dtype: torch.dtype) -> float:
 
 
 def require_device(section: Runtime) -> None:
-    """Refuse a GPU that is not there.
-
-    Raises:
-        UsageError: it is asked for, and none can be used.
-    """
+    """Refuse a GPU that is not there."""
     if section.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("runtime.device is cuda, but there is no usable GPU", hint="use runtime.device=cpu")
 

@@ -71,11 +71,7 @@ class Model(ModelBase):
             yield from parser.analyses(portion)
 
     def surprisal(self, texts: Iterable[str | Sequence[str]]) -> Iterator[list[tuple[str, float]]]:
-        """Yield the words of each text that a causal language model scores, with their surprisal in bits.
-
-        Raises:
-            UsageError: another kind of model.
-        """
+        """Yield the words of each text that a causal language model scores, with their surprisal in bits."""
         require_causal(self)
         for analysis in self.analyze(texts, trees=False):
             bits = (analysis.prediction or {}).get("surprisal", [])
@@ -87,10 +83,6 @@ class Model(ModelBase):
         Args:
             prefix: the text, or its words.
             top: only this number of words; None = all, which sum to 1.
-
-        Raises:
-            UsageError: another kind of model.
-            DataError: the text fills all positions of the model.
         """
         log_p = next_words(self, [words_of(prefix)])[0]
         order = np.argsort(-log_p, kind="stable")[:top]

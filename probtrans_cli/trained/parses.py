@@ -95,7 +95,6 @@ class Analysis:
         return f"Analysis({text if len(text) <= 60 else text[:59] + '…'!r}, {len(self.words)} words, {tree}{says})"
 
     def _repr_html_(self) -> str:
-        """Draw it for a notebook."""
         write = FORMATS["svg"].writer()
         picture = "".join(write(iter([self]), DisplayOptions(probability=True)))
         return picture[picture.index("<svg") :]
@@ -178,18 +177,7 @@ class Parser:
         splitter: Splitter | None = None,
         readings: Sequence[Reading] | None = None,
     ) -> None:
-        """Find out whether the model can answer.
-
-        Args:
-            model: the model.
-            options: what is wanted; ``channel="all"`` gives each sentence once for every channel.
-            predictor: in the place of that of the options.
-            splitter: sentences are split before tuples are extracted from them.
-            readings: in the place of those of the options.
-
-        Raises:
-            UsageError: the model has no trees, labels, alternatives, channel, iteration, dropout, or uncertainty.
-        """
+        """Find out whether the model can answer."""
         self.model, self.options, self.splitter = model, options, splitter
         self.answers = self.left_out = 0
         kind = model.recipe.task.kind
@@ -231,11 +219,7 @@ class Parser:
 
     def analyses(self, sentences: Sequence[Sentence]) -> Iterator[Analysis]:
         """Yield what the model says of some sentences, in order; of each once for every reading, or once if there is
-        none. Of those that are not read (:attr:`Sentence.unread`), it says nothing.
-
-        Raises:
-            DataError: after those before it: a sentence has more tokens than the encoder has positions.
-        """
+        none. Of those that are not read (:attr:`Sentence.unread`), it says nothing."""
         for unread, group in groupby(sentences, key=lambda sentence: bool(sentence.unread)):
             if unread:
                 for sentence in group:
@@ -351,9 +335,6 @@ class Parser:
 
         The first reading names the decoder, and what a viewer sees first. ``gold``: with the sentences' own trees, if
         they have some; ``strict``: all must.
-
-        Raises:
-            DataError: a sentence has no tree that must have one, or more tokens than the encoder has positions.
         """
         for unread, group in groupby(sentences, key=lambda sentence: bool(sentence.unread)):
             if unread:
@@ -437,13 +418,7 @@ class Parser:
 def splitter_of(
     model: ModelBase, coordination: str | None, *, rescore: bool, threads: int | None, refused: Mapping[str, object]
 ) -> Splitter | None:
-    """Load the model of `--coordination`, to stand in front of a model of tuples; None where none is named.
-
-    Raises:
-        UsageError: it finds no coordinations, or ``model`` no tuples; there is nothing to rescore; or an option in
-            ``refused`` is given, too.
-        CheckpointError: it cannot be read.
-    """
+    """Load the model of `--coordination`, to stand in front of a model of tuples; None where none is named."""
     if coordination is None:
         if rescore:
             raise UsageError("--rescore is about tuples of split sentences", hint="add --coordination CKPT")
@@ -455,11 +430,7 @@ def splitter_of(
 
 
 def splitter_by(splitting: ModelBase, model: ModelBase, *, rescore: bool) -> Splitter:
-    """Let the model ``splitting`` split sentences in front of ``model``.
-
-    Raises:
-        UsageError: it finds no coordinations, or ``model`` no tuples.
-    """
+    """Let the model ``splitting`` split sentences in front of ``model``."""
     kind = splitting.recipe.task.kind
     splitter = TASKS[kind].load("splitter")
     if splitter is None:

@@ -71,7 +71,6 @@ class Reader:
         return replace(batch, ids=batch.ids.masked_fill(batch.tokens_of(hidden), self.model.vocabulary.MASK))
 
     def located(self, prediction: Prediction, index: int) -> Prediction:
-        """Return the prediction of a sentence, with the text of its spans and their places in the sentence's text."""
         return self.model.task.located(prediction, self.sentences[index])
 
 
@@ -82,9 +81,6 @@ def predictions(
 
     ``top``: with so many alternatives, where there are several. ``predictor``: who is asked; None: the model as its
     recipe says.
-
-    Raises:
-        DataError: a sentence has more tokens than the encoder has positions.
     """
     if not sentences:
         return
@@ -100,11 +96,7 @@ def predictions(
 
 
 def require_alternatives(model: ModelBase) -> None:
-    """Refuse to ask for the most probable answers where there is only one.
-
-    Raises:
-        UsageError: the task gives no alternatives.
-    """
+    """Refuse to ask for the most probable answers where there is only one."""
     if not model.task.answers.alternatives:
         kind = model.recipe.task.kind
         raise UsageError(f"--top: a task of kind {kind} gives no alternatives", hint="leave it out")

@@ -94,11 +94,7 @@ AS_TRAINED = PredictOptions()
 
 
 def way_of(text: str) -> WeightPredict:
-    """Read an option of the use of uncertain weights: `moments`, `diagonal`, `mean`, or a number of draws.
-
-    Raises:
-        UsageError: it is none of them.
-    """
+    """Read an option of the use of uncertain weights: `moments`, `diagonal`, `mean`, or a number of draws."""
     by_name = {
         "moments": WeightPredict(),
         "kronecker": WeightPredict(),
@@ -134,7 +130,6 @@ class Predictor(ABC):
         return self
 
     def ready(self) -> Self:
-        """Put all networks into evaluation mode."""
         self.network.eval()
         return self
 
@@ -470,12 +465,7 @@ def predictor_of(model: ModelBase, options: PredictOptions = AS_TRAINED, *, at_t
 
 
 def ensemble_of(members: Sequence[ModelBase], *, doubt: bool = False) -> Ensemble:
-    """Join several models.
-
-    Raises:
-        UsageError: two of them do not answer the same questions, and the message names the difference; or their task
-            does not choose among classes.
-    """
+    """Join several models."""
     first = members[0]
     _require_questions(first, "several runs")
     for member in members[1:]:

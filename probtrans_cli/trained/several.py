@@ -41,7 +41,6 @@ class Tree:
     prediction: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
-        """Return it as a line of JSON has it."""
         relations = {name: values for name, values in self.prediction.items() if name == "relations"}
         return {"heads": self.heads.tolist(), **relations, "log_probability": rounded(self.log_probability)}
 
@@ -63,7 +62,6 @@ class SentenceTrees:
         return np.roll(self.probabilities, 1, axis=1)
 
     def draw(self, count: int, random: np.random.Generator) -> tuple[Tree, ...]:
-        """Draw trees, with their relations."""
         return self._trees(sample_trees(torch.from_numpy(self.scores), count, random), random)
 
     def best(self, count: int) -> tuple[Tree, ...]:

@@ -161,15 +161,8 @@ def uncertainty_scores(
     uncertainty tells the two apart.
 
     Args:
-        model: its task is scored.
-        predictor: with its uncertainty.
-        split: the sentences.
         reading: these arcs are scored, too: whether the wrong heads are the uncertain ones; only where the arcs belong
             to the predictor's answers. None: none.
-        ood: a text that may be unlike the training's.
-
-    Raises:
-        NothingToScoreError: the split has nothing that the task is scored by.
     """
     assert predictor.doubt, "the predictor reports its uncertainty"
     scale, temperature = None, temperature_of(model)

@@ -62,7 +62,6 @@ class Group(Ranks):
 
     @contextmanager
     def _long_waits_reported(self) -> Iterator[None]:
-        """Within: a long wait for the other processes is reported on stderr."""
         words = f"{self.name}: waiting for the others at {self.meeting_place}, for at most {_MINUTES} minutes"
         timer = Timer(LONG, console.log, [words])
         timer.daemon = True
@@ -153,7 +152,6 @@ class Group(Ranks):
     # --- what the first process does alone, however long it takes -----------------------------------------------------
 
     def done(self, name: str, answer: str = "") -> None:
-        """Let the processes go on that wait for this by its name."""
         self.store.set(f"done/{name}", answer)
 
     def wait_for_first(self, name: str) -> str:

@@ -45,11 +45,7 @@ class IVON(Optimizer):
         prior_precision: float = 1e-4,
         clip: float = math.inf,
     ) -> None:
-        """See the module for the names; ``clip``: the largest size of an element of the step, before the rate.
-
-        Raises:
-            ValueError: a number is out of its range.
-        """
+        """See the module for the names; ``clip``: the largest size of an element of the step, before the rate."""
         least = {"lr": lr, "effective_size": effective_size, "hessian_start": hessian_start, "clip": clip}
         for name, value in least.items():
             if not value > 0:

@@ -185,7 +185,6 @@ class Trainer:
         return coordinates(self.network, batch, self.model.task.wants(batch), done())
 
     def _update(self, batches: Sequence[np.ndarray]) -> None:
-        """Update the weights once, by the gradient of the union of ``accumulate`` batches."""
         began = time.perf_counter()
         state, section, ranks = self.state, self.recipe.optim, self.ranks
         group = batches[state.batch : state.batch + self.recipe.train.accumulate]
@@ -254,13 +253,11 @@ class Trainer:
         return total
 
     def _batch(self, done: float, indices: np.ndarray) -> Batch:
-        """Make a batch as training shows it, all of it on the CPU, so that nobody waits for a GPU."""
         with self._memory_guard(indices):
             batch = replace(self.ahead(indices), done=done, epoch=self.state.epoch)
             return self.model.task.training(batch).located().to(self.model.machine.device)
 
     def _after_update(self, *, last_of_epoch: bool) -> None:
-        """Evaluate and save where the recipe says so."""
         state, section = self.state, self.recipe.eval
         if section.every_steps is not None:
             due = state.step % section.every_steps == 0
@@ -273,7 +270,6 @@ class Trainer:
             self._save()
 
     def _evaluate(self) -> None:
-        """Score dev; remember the best; lower the rate or end the training where the recipe says so."""
         state, section = self.state, self.recipe.optim.schedule
         self._finite_guard()
         state.evaluated = state.step
@@ -350,7 +346,6 @@ class Trainer:
     # --- saving and resuming ----------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        """Write a checkpoint and let `last` (and `best`) point at it; the first process does so."""
         self._finite_guard()
         folder = self.checkpoints / checkpoint.name_of(self.state.step)
         self.ranks.at(f"the checkpoint {folder.name}")
@@ -393,7 +388,6 @@ class Trainer:
         return verified
 
     def _leave_if(self, stop: StopRequest, *, save: bool = False) -> None:
-        """End the training if a signal has asked for it; ``save``: what is not saved yet."""
         if not self._stops(stop):
             return
         if save:
@@ -429,7 +423,6 @@ class Trainer:
         return fits(self.train_split.lengths[indices], self.recipe.train.batch_words, self.ranks)
 
     def _report(self, figures: dict[str, float], began: float, total: int) -> None:
-        """Write a line of metrics, with the speed since the line before, evaluations left out; ``total``: updates."""
         state = self.state
         seconds = state.seconds + time.perf_counter() - began - self.reported
         speed, self.words, self.reported = self.words / max(seconds, 1e-9), 0, self.reported + seconds

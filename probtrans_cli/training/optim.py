@@ -77,7 +77,6 @@ class Optimizers:
         return total
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate of the coming update; a group of parameters may have a multiple of it."""
         for options in [*self.adam.param_groups, *(self.ivon.param_groups if self.ivon else ())]:
             options["lr"] = rate * options.get(TIMES, 1.0)
 
@@ -109,11 +108,7 @@ class Optimizers:
         return files
 
     def restore(self, verified: checkpoint.Verified) -> None:
-        """Take the state of a checkpoint.
-
-        Raises:
-            CheckpointError: a file cannot be read, or is not of this optimizer.
-        """
+        """Take the state of a checkpoint."""
         checkpoint.restore_optimizer(self.adam, verified, ADAM_FILE, ("step", "exp_avg", "exp_avg_sq"))
         if self.ivon is not None:
             checkpoint.restore_optimizer(self.ivon, verified, IVON_FILE, ("step", "momentum", "hessian"))
@@ -140,7 +135,6 @@ def rate_factors(section: Optim, network: nn.Module, stages: Stages) -> dict[int
 
 
 def width_factors(network: nn.Module) -> dict[int, float]:
-    """Return those of the factors that a `base_width` asks for."""
     scaled = network.scaled() if isinstance(network, Network) else ()
     return {id(parameter): scale.rate for parameter, scale in scaled if scale.rate != 1.0}
 

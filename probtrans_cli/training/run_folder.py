@@ -321,11 +321,7 @@ class Metrics:
         atomic.replace_text(self.path, "".join(line + "\n" for line in lines))
 
     def write(self, values: dict[str, Any]) -> None:
-        """Append one line.
-
-        Raises:
-            DataError: the disk is full, for example.
-        """
+        """Append one line."""
         if self.path is None:
             return
         try:

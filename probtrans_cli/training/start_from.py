@@ -28,7 +28,7 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_files import PIECES_FILE, TOKENIZER_FILE
 from probtrans_cli.errors import CheckpointError
-from probtrans_cli.folders.__init__ import find_folder
+from probtrans_cli.folders import find_folder
 from probtrans_cli.hf import Bert, read_bert
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name
 from probtrans_cli.models.outputs import BertWordOutput, SeveralOutputs
@@ -138,7 +138,6 @@ def start_from(model: Model, name: str) -> Report:
 
 
 def _warnings(model: Model, report: Report, new: list[str]) -> list[str]:
-    """Return what a user should know; ``new``: entries of the vocabulary that the source does not have."""
     notes = []
     fixed = {file_name(key) for key, parameter in model.network.named_parameters() if not parameter.requires_grad}
     if new:
@@ -236,7 +235,6 @@ def _classifier(bert: Bert, size: int) -> OutputRows:
 
 
 def _require_same_encoder(name: str, ours: ModelSection, theirs: ModelSection, part: str | None) -> None:
-    """``part``: the key of the section, where it is that of one encoder of several."""
     key_of = "model" if part is None else f"model.{part}"
     here, there = (computed(section) for section in (ours, theirs))
     if faults := [key for key in here.keys() | there.keys() if here.get(key) != there.get(key)]:
@@ -278,11 +276,6 @@ def rows_of(
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Match the output layers of ours with theirs.
 
-    Args:
-        ours: layers of the model that begins.
-        theirs: layers that it may begin with.
-        words: for every entry of our vocabulary its number there, or -1.
-
     Returns:
         For each layer that fits, every row's number there or -1; and notes for the user.
     """
@@ -306,13 +299,7 @@ def rows_of(
 def with_sizes(
     layers: Mapping[str, OutputRows], ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]
 ) -> dict[str, OutputRows]:
-    """Mark as at fault the layers of a source that have other sizes beside the number of rows.
-
-    Args:
-        layers: by the first part of the names of their tensors.
-        ours: the tensors of the model that begins, by name.
-        theirs: those of the source.
-    """
+    """Mark as at fault the layers of a source that have other sizes beside the number of rows."""
     marked = dict(layers)
     for key in (key for key in ours if key in theirs):
         (name, _, rest), here, there = key.partition("."), ours[key].shape, theirs[key].shape
@@ -323,7 +310,6 @@ def with_sizes(
 
 
 def _by_name(ours: tuple[str, ...], theirs: OutputRows, notes: list[str]) -> Tensor:
-    """Return, for every label of ours, the same label's row there, or -1."""
     assert theirs.names is not None, "rows of labels"
     names = theirs.names
     if not theirs.named and not set(ours) & set(names):

@@ -42,16 +42,7 @@ def stop_signals(notify: Callable[[], None] = lambda: None, *, several: bool = F
 
 @contextmanager
 def stopped_at_once(moment: str, hint: str, *, several: bool = False) -> Iterator[None]:
-    """Within: a signal ends the work, as there is nothing to save first. Ctrl-C does so anyway.
-
-    Args:
-        moment: the rest of the message, such as "while preparing".
-        hint: what to do then.
-        several: of several processes a second signal is ignored, see :class:`StopRequest`; else it acts as usual.
-
-    Raises:
-        StoppedError: a signal came.
-    """
+    """Within: a signal ends the work, as there is nothing to save first. Ctrl-C does so anyway."""
     if current_thread() is not main_thread():  # only that one receives signals
         yield
         return

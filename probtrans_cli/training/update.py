@@ -57,7 +57,6 @@ class Draws:
         self._left: dict[int, tuple[Tensor, Tensor | None]] = {}
 
     def begin(self, k: int) -> None:
-        """Draw from the start of the stream of microbatch ``k``."""
         torch.manual_seed(mixed_seed(self.seed, self.step, *([k] if k else [])))
 
     def leave(self, k: int) -> None:
@@ -138,11 +137,7 @@ def loss_of(task: Task, ask: Callable[[Batch, Wants], Outputs], batch: Batch, co
 
 
 class Divergence:
-    """``κ KL / N`` of a model that learns from a split; nothing where its weights are certain, or IVON adds it.
-
-    Raises:
-        NothingToScoreError: the split has nothing to learn from.
-    """
+    """``κ KL / N`` of a model that learns from a split; nothing where its weights are certain, or IVON adds it."""
 
     def __init__(self, model: Model, split: Split, forward: Callable[[Inputs, Wants], Outputs]) -> None:
         """``forward`` runs the network as the training does, such as a DDP copy."""
@@ -152,7 +147,6 @@ class Divergence:
         self.units = max(sum(scored(model.task, split, model.evaluation())), 1) if uncertain else 1
 
     def draw(self) -> AbstractContextManager[None]:
-        """Within, a forward pass reads drawn weights, if the objective is one of draws."""
         drawing = self.section is not None and self.section.objective == "samples"
         return weights.drawn(self.network) if drawing else nullcontext()
 
@@ -271,7 +265,6 @@ def shapes_reported(network: nn.Module) -> Iterator[None]:
 
 
 def _shapes(value: object) -> Iterator[str]:
-    """Yield the shapes of the tensors in a value, in order."""
     if isinstance(value, Tensor):
         yield str(list(value.shape))
         return

@@ -56,11 +56,7 @@ class Launched:
 
 
 def launched() -> Launched | None:
-    """Read from the environment which of several processes this is; None: it is alone.
-
-    Raises:
-        UsageError: a variable is missing, or is not such a number; it is named.
-    """
+    """Read from the environment which of several processes this is; None: it is alone."""
     values = {name: value for name in ("RANK", "WORLD_SIZE") if (value := os.environ.get(name))}
     if not values:
         return None
@@ -79,11 +75,7 @@ def launched() -> Launched | None:
 
 
 def attempts() -> int:
-    """Return how often `torchrun --max-restarts` has started all processes anew, after one of them had died.
-
-    Raises:
-        UsageError: TORCHELASTIC_RESTART_COUNT is no such number.
-    """
+    """Return how often `torchrun --max-restarts` has started all processes anew, after one of them had died."""
     name = "TORCHELASTIC_RESTART_COUNT"
     return _number(name, 0, LARGEST_WORLD) if os.environ.get(name) else 0
 
@@ -137,7 +129,6 @@ class Watch:
     # --- called by the process ----------------------------------------------------------------------------------------
 
     def note(self, work: str, *, waits: bool = False) -> None:
-        """Note what the process does from now on."""
         self._place = Place(work, waits, time.monotonic())
 
     def lost(self, why: str) -> NoReturn:
@@ -255,14 +246,12 @@ class Watch:
         sys.stderr.write(harmless(f"error: {message}" + (f"\n  -> {self.hint}" if self.hint else "")) + "\n")
 
     def _publish(self, fault: Fault, listeners: int) -> None:
-        """Let the other processes know, and wait a little until they do."""
         if path := os.environ.get(TOLD):
             Path(path).write_text(json.dumps(asdict(fault)), encoding="utf-8")
         self.store.set("fault", json.dumps(asdict(fault)).encode())
         self._wait_for(listeners)
 
     def _wait_for(self, listeners: int) -> None:
-        """Wait a little until ``listeners`` processes know of the end; where the store is gone, its holder does."""
         until = time.monotonic() + HEARING
         with suppress(RuntimeError):
             while time.monotonic() < until and int(self.store.add("heard", 0)) < listeners:
@@ -277,7 +266,6 @@ class Watch:
         return False
 
     def _leave(self, error: ProbtransError) -> NoReturn:
-        """End the process at once: its main thread waits for the others in vain."""
         if self.rank == 0:
             self.on_fault(error)
         for stream in (sys.stdout, sys.stderr):

@@ -61,11 +61,6 @@ def best_trees(scores: Float[np.ndarray, "n n+1"], count: int, method: Method) -
 
     The first is that of :func:`decode`. Trees with equal sums come in an order that depends on the scores alone. An arc
     with the score -inf is in no tree but the first.
-
-    Args:
-        scores: of every head (the words, then the root) for every word.
-        count: how many trees.
-        method: ``mst``, or ``eisner``: the best among trees without crossing arcs; both with one root.
     """
     n = len(scores)
     table = np.concatenate([scores[:, n:], scores[:, :n]], axis=1)  # as heads are numbered

@@ -26,11 +26,7 @@ class Forest:
 
     @classmethod
     def of(cls, heads: Sequence[np.ndarray]) -> Forest:
-        """From one array a sentence: 0 = root, 1..n = word.
-
-        Raises:
-            ValueError: a head is not a word of its sentence.
-        """
+        """From one array a sentence: 0 = root, 1..n = word."""
         lengths = np.array([len(h) for h in heads], dtype=np.int64)
         local = np.concatenate([np.zeros(0, dtype=np.int64), *heads]).astype(np.int64)
         forest = cls(local, lengths)
@@ -40,12 +36,10 @@ class Forest:
 
     @property
     def start(self) -> np.ndarray:
-        """Number of words before the sentence of each word, ``[words]``."""
         return np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
 
     @property
     def sentence(self) -> np.ndarray:
-        """Number of the sentence of each word, ``[words]``."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def replaced(self, local: np.ndarray) -> Forest:
@@ -53,11 +47,7 @@ class Forest:
         return Forest(np.where(local == 0, 0, local + self.start), self.lengths)
 
     def restricted(self, keep: np.ndarray) -> Forest:
-        """The trees over the words that ``keep`` marks; a removed word's children climb to its nearest kept ancestor.
-
-        Raises:
-            ValueError: ``keep`` is of another number of words.
-        """
+        """The trees over the words that ``keep`` marks; a removed word's children climb to its nearest kept ancestor."""
         if keep.shape != self.heads.shape:
             raise ValueError(f"{len(keep)} words in one list, {len(self.heads)} in the other")
         if keep.all():
@@ -88,9 +78,6 @@ def compare(gold: Forest, predicted: Forest) -> tuple[np.ndarray, np.ndarray]:
     """Which words have the right head, and which gold arcs are there with head and dependent swapped only; ``[words]``.
 
     An arc of gold is named by its dependent. Of a circle of two words, one of whose arcs is gold, that one is right.
-
-    Raises:
-        ValueError: the two are of different sentences.
     """
     if not np.array_equal(gold.lengths, predicted.lengths):
         raise ValueError("gold and predicted sentences differ in length")

@@ -127,5 +127,4 @@ class _Hits:
 
 
 def _shares(which: np.ndarray, values: Mapping[str, np.ndarray], totals: np.ndarray) -> dict[str, np.ndarray]:
-    """Divide the sum of each of ``values`` over the words of every label by ``totals``."""
     return {name: ratio(np.bincount(which, each, minlength=len(totals)), totals) for name, each in values.items()}

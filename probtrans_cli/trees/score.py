@@ -48,10 +48,6 @@ def warning_of_gold(gold: Sequence[np.ndarray], place: Callable[[int], str]) -> 
     """Return a warning where gold heads are not trees, else None.
 
     They are scored all the same; without punctuation, a word that hangs on a circle of it hangs at the root.
-
-    Args:
-        gold: heads of every sentence, as in :func:`attachment`.
-        place: where a sentence stands, by its number from 0.
     """
     odd = np.flatnonzero(not_trees(Forest.of(gold)))
     if not len(odd):
@@ -94,7 +90,6 @@ def _hits(gold: Forest, predicted: Forest) -> np.ndarray:
 
 
 def _scores(gold: Forest, hits: np.ndarray) -> dict[str, Counts]:
-    """Scores over all sentences and over the short ones."""
     arcs = np.bincount(gold.sentence, gold.heads != 0, minlength=len(gold.lengths))
     counts = np.column_stack([hits, gold.lengths, arcs])
     groups = {"all": gold.lengths > 0, str(SHORT): (gold.lengths > 0) & (gold.lengths <= SHORT)}

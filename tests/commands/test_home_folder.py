@@ -13,7 +13,7 @@ import probtrans_cli
 from probtrans_cli.cli.application import app
 from probtrans_cli.data.files import find, find_all
 from probtrans_cli.errors import UsageError
-from probtrans_cli.folders.__init__ import expand_home, places, with_home
+from probtrans_cli.folders import expand_home, places, with_home
 
 NO_PATHS = {"overrides", "require", "channel", "weights", "shard", "seeds", "comments"}
 NO_PATHS |= {"check_width", "licence", "name", "names", "package_version", "prompt", "stop", "sweep"}

@@ -107,10 +107,7 @@ def read_spans(tags: Sequence[str]) -> list[Span]:
 
 
 def strict_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
-    """Return the entities of a sentence that are written as the scheme writes them, from left to right.
-
-    Others are left out. Of valid tags these are all. For iob2 and bioes, this is what the strict mode of seqeval reads.
-    """
+    """Return the entities of a sentence that are written as the scheme writes them, from left to right."""
     spans = read_spans(tags)
     written = tags_of(spans, len(tags), scheme)
     return [span for span in spans if written[span.start : span.end] == [*tags[span.start : span.end]]]
@@ -190,14 +187,6 @@ def detect(sequences: Iterable[Sequence[str]], *, strict: bool = False, prefer: 
     """Return the scheme whose rules the fewest tags break, in one pass that keeps no sequence.
 
     Only a scheme that has all of the tags is meant.
-
-    Args:
-        sequences: the tags of every sentence.
-        strict: every tag must be valid.
-        prefer: of several schemes whose rules equally few tags break, this one; else the first of the table.
-
-    Raises:
-        MisfitError: no scheme fits; the error is that of the scheme that held out longest.
     """
     broken: dict[Scheme, int] = dict.fromkeys(_RULES, 0)
     misfits: dict[Scheme, MisfitError] = {}
@@ -285,7 +274,6 @@ def plain_tags(counts: Mapping[str, int], *, types_alone: bool = False) -> dict[
 
 
 def entity_records(tags: Sequence[str], probabilities: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the type of each entity, its words from, to, and its probability: the product of those of its tags."""
     return [
         {
             "type": span.type,
@@ -297,10 +285,7 @@ def entity_records(tags: Sequence[str], probabilities: Sequence[float]) -> list[
 
 
 def located_span(span: Mapping[str, Any], text: str, characters: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Add to a stretch of ``words`` its text and where it stands in the sentence's text.
-
-    ``characters``: ``[begin, end)`` of every word of the text.
-    """
+    """Add to a stretch of ``words`` its text and where it stands in the sentence's text."""
     first, last = span["words"][0], span["words"][1] - 1
     start, end = characters[first][0], characters[last][1]
     return {**span, "characters": [start, end], "text": text[start:end]}
@@ -341,16 +326,7 @@ class Compared(NamedTuple):
 
 
 def compare(gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None) -> Compared:
-    """Read the entities of some sentences on both sides.
-
-    Args:
-        gold: tags of every sentence.
-        predicted: as many tags for every sentence.
-        scheme: the scheme in which both are read strictly; None: they are read as conlleval does.
-
-    Raises:
-        ValueError: the sides have different numbers of sentences or tags.
-    """
+    """Read the entities of some sentences on both sides."""
     if [len(tags) for tags in gold] != [len(tags) for tags in predicted]:
         raise ValueError("inconsistent: gold and predicted tags are of different sentences")
     sides: list[set[Entity]] = [set(), set()]
@@ -391,5 +367,4 @@ def _scores(counts: Counter[str]) -> dict[str, float]:
 def entity_scores(
     gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None
 ) -> dict[str, float]:
-    """Return the scores of some sentences; see :func:`compare` and :func:`scores_of`."""
     return scores_of(compare(gold, predicted, scheme).counts())

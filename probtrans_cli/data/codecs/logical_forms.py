@@ -72,11 +72,7 @@ _THEME_ONLY_VERBS = (
 
 @dataclass(frozen=True, slots=True)
 class GraphLabels:
-    """The labels of a sentence, one a word in every list; an empty string is no label.
-
-    Raises:
-        ValueError: the lists have different lengths.
-    """
+    """The labels of a sentence, one a word in every list; an empty string is no label."""
 
     parents: list[int]  # index of the parent word from 0, or -1
     role: list[str]  # what the word is to its parent, one of ``ROLES``
@@ -148,7 +144,6 @@ BETWEEN_LABELS = "|"
 
 
 def frames_of_words(labels: GraphLabels) -> list[str]:
-    """Return kind, role, parent by category and noun type of every word, joined; empty for the word of a primitive."""
     if len(labels.parents) == 1:
         return [""]
     kinds = kinds_of_words(labels.role, labels.category, labels.verb_name)

@@ -45,12 +45,6 @@ def plan(
         shuffle: False sorts by length (then by position) and uses no randomness.
         by_length: sentences of similar length go together; False mixes all lengths, at the price of padding.
         bounds: the first sentence of every shard, and behind them the number of sentences; None = a single shard.
-
-    Returns:
-        Arrays of sentence indices, in the order in which the batches are to be used.
-
-    Raises:
-        ValueError: ``words`` or ``sentences`` is not positive.
     """
     if words < 1 or (sentences is not None and sentences < 1):
         raise ValueError(f"a batch holds at least one word and one sentence, not {words} and {sentences}")

@@ -91,10 +91,6 @@ def instances(
 ) -> Iterator[Instance]:
     """Yield the instances of a corpus, document after document; the same generator gives the same ones.
 
-    Args:
-        corpus: the documents.
-        generator: where all choices come from.
-        kind: what the second stretch may be.
         max_length: tokens of the longest instance, the special ones (one in front, one behind every stretch) included.
         short: probability that a document is cut into shorter instances.
         copies: how often every document is walked, each time with other choices.
@@ -156,7 +152,6 @@ def _ordered_or_swapped(
 
 
 def _truncated(pair: Instance, usable: int, generator: np.random.Generator) -> Instance:
-    """Return the pair with at most ``usable`` tokens."""
     assert pair.second is not None, "of two stretches"
     first, second = (end - begin for begin, end in (pair.first, pair.second))
     if first + second <= usable:
@@ -178,9 +173,6 @@ def encode_instances(data: Data, sentences: Iterable[Sentence], vocabulary: Voca
     """Make instances of the documents of a split and encode them, a row each.
 
     ``training``: there are as many instances as a training takes, and they must have both kinds of pairs.
-
-    Raises:
-        DataError: the documents do not give the pairs that the recipe names.
     """
     options, where, special = data.documents, "", enclosing(vocabulary)
     ids, words, frequency = array("i"), array("q"), array("i")  # of all tokens, and of all words
@@ -278,7 +270,6 @@ ENCODINGS: dict[str, Encoding] = {
 
 
 def encoding_of(data: Data) -> Encoding:
-    """Return how the sentences of a recipe's files become rows."""
     return ENCODINGS.get(data.format, Encoding())
 
 
@@ -288,9 +279,6 @@ def encode_corpus(
     """Encode the sentences of a split, a row each; of documents, a row for each instance.
 
     ``training``: documents give as many instances as a training takes, and must give both kinds of pairs.
-
-    Raises:
-        DataError: a sentence cannot be stored, or the documents do not give the pairs that the recipe names.
     """
     encode = encoding_of(data).encode
     if encode is None:

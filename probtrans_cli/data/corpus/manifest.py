@@ -17,8 +17,7 @@ from probtrans_cli.data.readers import format_by_name, format_of
 from probtrans_cli.data.readers.appearance import IN_WORDS, Appearance, appearance, appearance_of, misread
 from probtrans_cli.data.vocabularies import VOCABULARIES
 from probtrans_cli.errors import DataError
-from probtrans_cli.folders import regular
-from probtrans_cli.folders.__init__ import expand_home
+from probtrans_cli.folders import expand_home, regular
 from probtrans_cli.recipe.data import FORMATS, Data
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.text import first_of, from_json
@@ -50,7 +49,6 @@ class Source:
         return format == "auto" and self.format == "conllu" and format_by_name(self.path) is None
 
     def entry(self) -> dict[str, str | int]:
-        """Return what the manifest says about it."""
         return {"path": str(self.path), "bytes": self.size, "mtime_ns": self.mtime_ns, "sha256": self.sha256}
 
 
@@ -117,10 +115,7 @@ _REMEDIES = {
 
 
 def appearances(sources: Sequence[Source], format: str) -> Iterator[str]:
-    """Yield a warning for files that are read as CoNLL-U because they look so, or as text although they do not.
-
-    ``format``: `data.format`.
-    """
+    """Yield a warning for files that are read as CoNLL-U because they look so, or as text although they do not."""
     files: dict[tuple[bool, Appearance], list[str]] = {}
     for source in sources:
         is_text = source.format in _PLAIN

@@ -62,7 +62,6 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Its bytes, as progress is measured."""
         return sum(block.size for _, block in self.blocks)
 
 
@@ -93,11 +92,7 @@ def parts_of(data: Data, sources: Sequence[Source]) -> list[Part]:
 
 
 def sentences_of(part: Part, data: Data, tally: Tally) -> Iterator[Sentence]:
-    """Yield the sentences of a part that `data.select` leaves.
-
-    Raises:
-        DataError: a file is malformed, or the part is a split of which nothing is left.
-    """
+    """Yield the sentences of a part that `data.select` leaves."""
     encoding = encoding_of(data)
     rows_only = encoding.learns_from_rows and part.split == "train"
 
@@ -192,11 +187,7 @@ def _count_all(
 
 
 def load_labels(folder: Path) -> dict[str, list[str]]:
-    """Return the labels of every column, as `prepare` wrote them.
-
-    Raises:
-        DataError: the file is missing or damaged.
-    """
+    """Return the labels of every column, as `prepare` wrote them."""
     try:
         text = regular.read_text(folder / LABELS)
         return TypeAdapter(dict[str, list[str]]).validate_python(from_json(text), strict=True)
@@ -258,12 +249,6 @@ def encode_all(data: Data, sources: Sequence[Source], folder: Path, jobs: int = 
     """Build the vocabulary and the labels of the training files, and encode all splits, into a folder.
 
     Blocks of the job that are done are not done again.
-
-    Args:
-        data: the section of the recipe.
-        sources: the files of all splits.
-        folder: a new one, or one that a killed process has left.
-        jobs: processes that count and encode; the result is the same for any number.
 
     Returns:
         The manifest, with the names that the shards have until the folder is complete.

@@ -48,8 +48,7 @@ from probtrans_cli.data.files import display_name
 from probtrans_cli.data.vocabularies import VOCABULARIES, load_vocabulary
 from probtrans_cli.data.vocabularies.base import WORDS_FILE, Vocabulary
 from probtrans_cli.errors import DataError, UsageError, unwritten
-from probtrans_cli.folders import lock, regular
-from probtrans_cli.folders.__init__ import find_folder
+from probtrans_cli.folders import find_folder, lock, regular
 from probtrans_cli.folders.job import BLOCKS, FAILED, JOB
 from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.schema import Recipe
@@ -129,7 +128,6 @@ def prepare(
 
 
 def _current(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> Prepared | None:
-    """Return the prepared folder, if it is up to date."""
     with lock.held_for_a_moment(folder.parent):
         current = open_prepared(folder) if up_to_date(folder, recipe.data, sources) else None
     if current is not None:
@@ -157,11 +155,7 @@ def _by_fingerprint(recipe: Recipe, fingerprint: str) -> Prepared | None:
 
 
 def open_prepared(folder: Path) -> Prepared:
-    """Open a folder that :func:`prepare` made, without looking at its sources.
-
-    Raises:
-        DataError: it is missing, of another format, or damaged.
-    """
+    """Open a folder that :func:`prepare` made, without looking at its sources."""
     manifest = read_manifest(folder)
     if manifest is None:
         hint = "run `probtrans prepare RECIPE`"
@@ -175,7 +169,6 @@ def _opened(folder: Path, manifest: dict[str, Any]) -> Prepared:
 
 
 def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -> None:
-    """Log warnings about files and labels; refuse a corpus without the columns that the task learns."""
     for warning in chain(
         appearances(sources, recipe.data.format),
         repetitions(sources),
@@ -259,9 +252,6 @@ def _unfinished(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> Iter
     """Yield the folder in which a corpus of several parts is encoded, with what a kill has left of the same corpus.
 
     It stays unless it was renamed. One process at a time is here.
-
-    Raises:
-        UsageError: something else has its name.
     """
     new = folder.with_name(f".{folder.name}.unfinished")
     regular.refuse_folder_of_others(new)  # files in it are written again under the same names

@@ -142,9 +142,6 @@ def table_of_rows(rows: Iterable[Row]) -> pa.Table:
     """Build the table of a split from a mapping ``column -> values`` for each sentence.
 
     A value of None means that the sentence does not have the column; a column that no sentence has is left out.
-
-    Raises:
-        OverflowError: a value does not fit its column.
     """
     columns: dict[str, array[int]] = {}
     lengths: dict[str, array[int]] = {}
@@ -340,11 +337,9 @@ class Split:
         return Split(*shards)
 
     def has(self, name: str) -> bool:
-        """Return whether the split has this column."""
         return name in self._schema.names
 
     def columns(self, name: str) -> Iterator[NDArray[Any]]:
-        """Iterate over the values of all sentences in order, a shard at a time."""
         if not self.has(name):
             raise KeyError(name)
         arrays = (self._shard(number)[name] for number in range(len(self._shards)))
@@ -369,11 +364,6 @@ class Split:
 
     def padded(self, name: str, indices: NDArray[np.integer], fill: int | bool) -> NDArray[Any]:
         """Gather sentences into one array.
-
-        Args:
-            name: the column.
-            indices: which sentences, [b].
-            fill: value of the positions behind a sentence's end.
 
         Returns:
             [b, n] with n the longest of these sentences; int64, or bool for ``punct``.

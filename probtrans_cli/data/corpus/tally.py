@@ -50,21 +50,13 @@ class RowCounts:
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, counts: Mapping[str, int], *, has_rows: bool) -> None:
-        """Count a sentence."""
         self.sentences += 1
         self.without += not has_rows
         if counts:
             self.counts.update(counts)
 
     def report(self, name: str, units: str, rows: int | None, left_out: str = "") -> str:
-        """Return a line about the file.
-
-        Args:
-            name: of the file.
-            units: what a row is.
-            rows: the largest number of them that a sentence may have.
-            left_out: what to say behind the sentences without a row.
-        """
+        """Return a line about the file."""
         counts = Counter(self.counts)
         qualities = [f"{counts.pop(key):,} {key}" for key in QUALITIES if key in counts]
         lines = [f"{counted(counts.pop(key), 'line')} of tags {key}" for key in LINES if key in counts]
@@ -188,13 +180,7 @@ class Tally:
 
 
 def chosen(read: Callable[[Tally], Iterable[Sentence]], section: Select, tally: Tally) -> Iterator[Sentence]:
-    """Yield the sentences that `data.select` leaves of the tally's split, and note what is odd about them.
-
-    Args:
-        read: begins to read the split; where training sentences are drawn it is called twice, first to count them.
-        section: `data.select`.
-        tally: where they are counted.
-    """
+    """Yield the sentences that `data.select` leaves of the tally's split, and note what is odd about them."""
     limit = section.words
 
     def short(sentences: Iterable[Sentence], counts: Counter[str]) -> Iterator[Sentence]:
@@ -342,14 +328,7 @@ def noting_new_labels(sentences: Iterable[Sentence], labels: Labels, tally: Tall
 
 
 def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Yield a warning for each column of a task in which a corpus has no label, or labels that train lacks.
-
-    Args:
-        name: what the corpus is called.
-        task: what is learned.
-        split: the corpus.
-        new: its labels that train lacks with their counts, by column.
-    """
+    """Yield a warning for each column of a task in which a corpus has no label, or labels that train lacks."""
     for column in task.learned:
         missed = sum(int((ids < 0).sum()) for ids in split.columns(column)) if split.has(column) else 0
         if not missed:

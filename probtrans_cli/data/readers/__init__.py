@@ -44,11 +44,7 @@ READERS: Table[Reader] = Table("reader")
 
 
 def register(reader: Reader) -> Reader:
-    """Add a format, to what `data.format` may name and to the readers.
-
-    Raises:
-        ValueError: there is another format of this name.
-    """
+    """Add a format, to what `data.format` may name and to the readers."""
     if FORMATS.get(reader.format.name) is not reader.format:
         FORMATS.enter(reader.format.name, reader.format)
     READERS.enter(reader.format.name, reader)
@@ -56,7 +52,6 @@ def register(reader: Reader) -> Reader:
 
 
 def _elsewhere(place: str, lines: Iterable[str], name: str, data: Data) -> Iterator[Sentence]:
-    """Read with the reader at ``module:name``, which is imported when a file is read."""
     return resolve_name(place)(lines, name, data)  # type: ignore[no-any-return]
 
 
@@ -99,9 +94,6 @@ def read_corpus(
     """Yield the sentences of a file (`-` is standard input) in its format; ``lines`` replaces its content.
 
     ``data`` has the options of the format; None = their defaults.
-
-    Raises:
-        DataError: see :func:`open_lines` and the readers.
     """
     reader = READERS[format_of(path, format)]
     return reader.read(open_lines(path) if lines is None else lines, display_name(path), data or Data(train=str(path)))

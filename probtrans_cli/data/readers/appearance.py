@@ -18,7 +18,7 @@ from probtrans_cli.data.files import display_name, open_lines, up_to
 from probtrans_cli.data.readers.columns import DOCUMENT
 from probtrans_cli.data.readers.conllu import COLUMNS, column_names
 from probtrans_cli.errors import DataError
-from probtrans_cli.folders.__init__ import holds
+from probtrans_cli.folders import holds
 from probtrans_cli.text import from_json
 
 Appearance = Literal["conllu", "columns", "jsonl", "markup", "bytes", "text"]
@@ -111,7 +111,6 @@ def _is_row(line: str) -> bool:
 
 
 def is_object(line: str) -> bool:
-    """Return whether a line is a JSON object."""
     if not line.lstrip().startswith("{"):
         return False
     try:

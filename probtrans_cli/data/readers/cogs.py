@@ -48,11 +48,7 @@ class Example:
 
 
 def read_semantic(lines: Iterable[str], name: str) -> Iterator[Sentence]:
-    """Yield the sentences of COGS with five labels a word, from a file of its own or from JSON lines of labels.
-
-    Raises:
-        DataError: a line is malformed; the message names it.
-    """
+    """Yield the sentences of COGS with five labels a word, from a file of its own or from JSON lines of labels."""
     lines = iter(lines)
     first = list(islice(lines, 1))
     read = read_seqtag if first and first[0].lstrip().startswith("{") else read_cogs

@@ -108,15 +108,9 @@ def read_entities(
     """Return how a column file marks entities, and its sentences.
 
     Args:
-        lines: the lines of the file.
-        name: what the file is called in messages.
-        columns: what stands where in it.
         types_alone: read a type without a letter, ``PERSON``, as ``I-PERSON``.
         prefer: the scheme that is meant where several fit equally well.
         options: how messages call what a user can set.
-
-    Raises:
-        DataError: see :func:`read_tagged`.
     """
     options = options or Options()
     sentences = list(read_rows(lines, name, columns, options=options))  # the whole corpus shows notation and scheme

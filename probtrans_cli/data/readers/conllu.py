@@ -115,11 +115,7 @@ class Layout:
 
     @classmethod
     def of(cls, names: list[str], where: str) -> Layout | None:
-        """Return the layout of these columns; None: they are those of CoNLL-U, in order.
-
-        Raises:
-            DataError: a column is missing or stands there twice.
-        """
+        """Return the layout of these columns; None: they are those of CoNLL-U, in order."""
         if tuple(names) == COLUMNS:
             return None
         hint = f"the columns of CoNLL-U must be there, each once, in any order: {' '.join(COLUMNS)}"
@@ -306,7 +302,6 @@ def annotated(
     of plain text gets ``# text`` and ten columns, with ``SpaceAfter=No`` between words that its text does not separate.
 
     Args:
-        sentence: the sentence.
         heads: a head for every word, 0 = root.
         deprels: a relation for every word; by default ``root`` for head 0 and ``dep`` otherwise.
         columns: more columns by name in lower case (``upos``, ``xpos``, ``feats``), a value a word.
@@ -360,7 +355,6 @@ def annotated(
 
 
 def _table_of_text(sentence: Sentence) -> tuple[str, list[list[str]]]:
-    """Return the comment ``# text``, and the ten columns of every word."""
     forms = list(map(_one_line, sentence.words))
     text, spans = " ".join(forms), []
     if sentence.text is not None and forms:

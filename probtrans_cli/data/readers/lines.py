@@ -55,11 +55,7 @@ def read_documents(lines: Iterable[str], name: str, documents: Documents) -> Ite
 
 
 def labelled(text: str | list[str], label: str, where: str) -> Sentence:
-    """Return the sentence of a text, or of a list of words, with its label, without white space around it.
-
-    Raises:
-        DataError: there is no word, or no label.
-    """
+    """Return the sentence of a text, or of a list of words, with its label, without white space around it."""
     words = words_of(text) if isinstance(text, str) else listed(text)
     if not words:
         raise DataError(f"{where}: a label without a sentence", hint="remove the line")
@@ -148,11 +144,7 @@ def _plain_rows(lines: Iterable[str], table: Table) -> Iterator[tuple[int, list[
 
 
 def _quoted_rows(lines: Iterable[str], name: str, table: Table) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the first line and the columns of every row of CSV.
-
-    Raises:
-        DataError: a quote is not closed, or is closed within a column; or, behind the last row, in another row.
-    """
+    """Yield the number of the first line and the columns of every row of CSV."""
     read: list[str] = []  # the lines of a row
     labels: set[str | None] = set()
     several: list[tuple[int, int, set[str | None]]] = []  # rows of several lines, and the labels of these lines

@@ -58,11 +58,7 @@ VOCABULARIES: Table[VocabularyKind[Any]] = Table("vocabulary")  # the kinds of v
 
 
 def register(kind: VocabularyKind[S]) -> VocabularyKind[S]:
-    """Add a kind of vocabulary to the table, and to what `data.vocabulary` may hold.
-
-    Raises:
-        ValueError: there is another kind of this name.
-    """
+    """Add a kind of vocabulary to the table, and to what `data.vocabulary` may hold."""
     VOCABULARIES.enter(SECTIONS.name_of(kind.section), kind)
     return kind
 
@@ -80,11 +76,6 @@ register(VocabularyKind(CharacterVocabulary, build_characters, load_characters, 
 def build_vocabulary(section: VocabularySection, sentences: Sentences, extra: int = 0) -> Vocabulary:
     """Build the vocabulary of the training sentences (read once). The same sentences give the same vocabulary, and so
     do their counts where the kind needs no more.
-
-    Args:
-        section: of a recipe.
-        sentences: of the training file.
-        extra: the number of extra words at the end of every sentence.
 
     Raises:
         DataError: there is no word to learn from, or the folder of a vocabulary is not a vocabulary's.

@@ -125,12 +125,8 @@ class Vocabulary(ABC):
         one id, if need be ``UNKNOWN``, and none of them is another special.
 
         Args:
-            words: of the sentence.
             extra: the number of extra words at its end. Each has an entry of its own that no other word has, whatever
                 its spelling; see :attr:`probtrans_cli.data.sentence.Sentence.extra`.
-
-        Raises:
-            DataError: the vocabulary has no entry for an extra word.
         """
 
     @abstractmethod
@@ -154,7 +150,6 @@ class Vocabulary(ABC):
         return self.counts.get(self.normalise(word), 0)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
-        """Return the frequency of each word."""
         return list(map(self.frequency, words))
 
     def reads(self, word: str) -> bool:  # noqa: ARG002
@@ -274,7 +269,6 @@ class Saved(NamedTuple):
 
     @property
     def count_of(self) -> dict[str, int]:
-        """The counts by word."""
         return dict(zip(self.words, self.counts, strict=True))
 
 

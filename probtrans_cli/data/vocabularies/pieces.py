@@ -61,7 +61,6 @@ class Pieces(Vocabulary):
     """A vocabulary that divides every word by itself."""
 
     def __init__(self, counts: Mapping[str, int], *, lowercase: bool) -> None:
-        """``counts``: training counts of whole words, normalised."""
         self.counts, self.lowercase = dict(counts), lowercase
         self._segment = lru_cache(CACHE_SIZE)(self._ids_of)
 
@@ -128,7 +127,6 @@ class Characters(Pieces):
         self._within = {character: id for id, character in enumerate(characters, start=behind)}
 
     def decode(self, id: int) -> str:
-        """Return the character of an id (0 <= id < size); `▁` in front marks the beginning of a word."""
         if id < len(SPECIALS):
             return SPECIALS[id]
         within, number = divmod(id - len(SPECIALS), len(self.characters))
@@ -153,11 +151,7 @@ class _CharacterOptions(SavedOptions):
 
 
 def build_characters(section: CharacterVocabulary, sentences: Sentences) -> Characters:
-    """Make a vocabulary of the characters of the training sentences (read once) that are frequent enough.
-
-    Raises:
-        DataError: there is none.
-    """
+    """Make a vocabulary of the characters of the training sentences (read once) that are frequent enough."""
     of_words = ordered(count_words(sentences, lowercase=section.lowercase))
     of_characters: Counter[str] = Counter()
     for word, count in of_words.items():
@@ -171,7 +165,6 @@ def build_characters(section: CharacterVocabulary, sentences: Sentences) -> Char
 
 
 def load_characters(folder: Path, saved: Saved) -> Characters:  # noqa: ARG001
-    """Load the characters that ``save`` wrote."""
     return Characters(counts=saved.count_of, **saved.options_of(_CharacterOptions))
 
 
@@ -182,7 +175,6 @@ class Subwords(Pieces):
     """Sentencepiece units."""
 
     def __init__(self, model: bytes, counts: Mapping[str, int], *, lowercase: bool) -> None:
-        """``model`` is a serialised sentencepiece model with the specials as ids 0, 1, 2; ``counts`` of whole words."""
         import sentencepiece  # noqa: PLC0415  (a word vocabulary does without)
 
         super().__init__(counts, lowercase=lowercase)
@@ -218,7 +210,6 @@ def build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]
     """Train sentencepiece on the training sentences (read once).
 
     Raises:
-        DataError: there is no word.
         RecipeError: there cannot be as many, or as few, pieces as ``section.size`` of this corpus.
     """
     import sentencepiece  # noqa: PLC0415  (a word vocabulary does without)
@@ -277,11 +268,7 @@ def build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]
 
 
 def load_subwords(folder: Path, saved: Saved) -> Subwords:
-    """Load the pieces that ``save`` wrote.
-
-    Raises:
-        DataError: ``spm.model`` is missing or damaged.
-    """
+    """Load the pieces that ``save`` wrote."""
     path = folder / SUBWORDS_FILE
     with reading(path):
         content = regular.read_bytes(path)

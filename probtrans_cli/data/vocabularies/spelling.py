@@ -92,11 +92,6 @@ def looked_up(words: Sequence[str], knows: Callable[[str], bool], frequency: Cal
     """Respell unknown words with typographic marks in the known plain spelling that is most frequent in the training
     file; of equally frequent spellings the first counts.
 
-    Args:
-        words: of a sentence.
-        knows: whether the vocabulary knows a word.
-        frequency: how often a word occurs in the training file.
-
     Returns:
         The words as they are looked up; None where all stay as they are.
     """

@@ -64,7 +64,7 @@ from probtrans_cli.data.vocabularies.wordpiece_files import (
     read_pieces,
 )
 from probtrans_cli.errors import CheckpointError, DataError, RecipeError
-from probtrans_cli.folders.__init__ import find_folder
+from probtrans_cli.folders import find_folder
 from probtrans_cli.recipe.base import PositiveInt
 from probtrans_cli.recipe.data import WordFeatures, WordPieceVocabulary
 from probtrans_cli.text import first_of
@@ -96,7 +96,6 @@ class WordPieces(EnclosingVocabulary):
             counts: of the training file's words.
             features: of the spelling of words.
 
-        Raises:
             DataError: a piece stands there twice, a special piece is missing, or `transformers` would give an added
                 token another id.
             UsageError: the package `tokenizers` is not installed.
@@ -148,11 +147,7 @@ class WordPieces(EnclosingVocabulary):
         return self.pieces[id] if id < len(self.pieces) else ""
 
     def files(self, longest: int | None = None) -> dict[str, str]:
-        """Return the content of ``vocab.txt``, ``tokenizer_config.json`` and ``tokenizer.json``.
-
-        Args:
-            longest: the number of ids of the longest sentence that the model reads.
-        """
+        """Return the content of ``vocab.txt``, ``tokenizer_config.json`` and ``tokenizer.json``."""
         content: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
         content |= {key: getattr(self.options, name) for key, name in KEYS.items()}
         if self.options.added:
@@ -238,10 +233,7 @@ def read_wordpieces(
     """Read a folder of Hugging Face's: `vocab.txt`, or where that is missing `tokenizer.json`.
 
     Args:
-        folder: where the files are.
         rows: the model's `vocab_size`; None = unknown.
-        counts: of the training file's words.
-        features: of the spelling of words.
 
     Raises:
         DataError: a file is missing, damaged or of another kind, or the vocabulary has more pieces than the model rows.
@@ -288,7 +280,6 @@ class _SavedOptions(SavedOptions):
 
 
 def load_wordpieces(folder: Path, saved: Saved) -> WordPieces:
-    """Load the pieces that ``save`` wrote."""
     return read_wordpieces(folder, counts=saved.count_of, **saved.options_of(_SavedOptions))
 
 
@@ -299,14 +290,6 @@ def build_wordpieces(section: WordPieceVocabulary, sentences: Sentences, extra: 
     """Read the vocabulary of the section's folder, with the counts of these sentences, or train one on them.
 
     Args:
-        section: of a recipe.
-        sentences: of the training file, read once.
-        extra: the number of extra words at the end of every sentence, see :class:`Vocabulary`.
-
-    Raises:
-        CheckpointError: the folder's config.json cannot be read.
-        DataError: the folder's vocabulary has no piece for an extra word.
-        DataError, RecipeError, UsageError: as :func:`read_wordpieces` and :func:`train_wordpieces`.
     """
     if section.folder is None:
         options = Options(lowercase=section.lowercase)
@@ -341,11 +324,7 @@ def build_wordpieces(section: WordPieceVocabulary, sentences: Sentences, extra: 
 
 def identity_of(section: WordPieceVocabulary) -> dict[str, str]:
     """Return what identifies a vocabulary in place of values of its section: for the name of a folder one sha256 of the
-    files from which its vocabulary follows.
-
-    Raises:
-        DataError, CheckpointError: a file cannot be read.
-    """
+    files from which its vocabulary follows."""
     if section.folder is None:
         return {}
     folder, digest = find_folder(section.folder), hashlib.sha256()

@@ -64,7 +64,6 @@ class AddedToken:
 
     @property
     def flags(self) -> dict[str, bool]:
-        """The flags by their names."""
         return {name: getattr(self, name) for name in FLAGS}
 
 
@@ -86,21 +85,15 @@ class Options:
 
     @property
     def specials(self) -> tuple[str, ...]:
-        """The special pieces' names."""
         return (self.pad, self.unknown, self.first, self.last, self.mask)
 
     @property
     def further(self) -> tuple[AddedToken, ...]:
-        """The tokens that were added beside the special pieces."""
         return tuple(token for token in self.added if token.content not in self.specials)
 
 
 def division(options: Options) -> tuple[Any, Any]:
-    """Return what cleans text, and what cuts it before pieces are looked for.
-
-    Raises:
-        UsageError: the package `tokenizers` is not installed.
-    """
+    """Return what cleans text, and what cuts it before pieces are looked for."""
     try:
         from tokenizers import normalizers, pre_tokenizers  # noqa: PLC0415  (an extra)
     except ImportError:
@@ -116,11 +109,7 @@ def division(options: Options) -> tuple[Any, Any]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file, which may be a link, as in the caches of Hugging Face.
-
-    Raises:
-        DataError: it cannot be read.
-    """
+    """Read a file, which may be a link, as in the caches of Hugging Face."""
     try:
         return regular.read_bytes(path, follow=True)
     except OSError as error:
@@ -128,11 +117,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        DataError: it cannot be read, or is not JSON.
-    """
+    """Read a JSON file."""
     try:
         return from_json(read_bytes(path).decode("utf-8-sig"))
     except ValueError as error:
@@ -195,7 +180,6 @@ def of_tokenizer(content: Any, path: Path) -> tuple[list[str], Options]:
 
 
 def overlaid(options: Options, content: Any, path: Path) -> Options:
-    """Replace the options that a file names."""
     if not isinstance(content, dict) or content.get("do_basic_tokenize", True) is not True:
         raise DataError(f"{path}: not the options of a BERT tokenizer", hint="do_basic_tokenize must be true")
     if content.get("tokenizer_class") in _OTHER_DIVISIONS:
@@ -225,16 +209,7 @@ class Declared:
 
 
 def declared_tokens(contents: Mapping[str, Any], folder: Path, specials: Sequence[str]) -> list[Declared]:
-    """Return the tokens that the files of a folder declare, in the order in which text is searched for them.
-
-    Args:
-        contents: of the JSON files that are there, by name.
-        folder: of the files.
-        specials: the names of BERT's special pieces.
-
-    Raises:
-        DataError: a file has another form, or two files contradict each other.
-    """
+    """Return the tokens that the files of a folder declare, in the order in which text is searched for them."""
     config, old = contents.get(OPTIONS_FILE, {}), contents.get(OLD_SPECIALS_FILE, {})
     path, old_path, tokenizer_path = folder / OPTIONS_FILE, folder / OLD_SPECIALS_FILE, folder / TOKENIZER_FILE
     serialized = [
@@ -325,7 +300,6 @@ def placed(
 
     Args:
         pieces: the vocabulary without them.
-        declared: the tokens, in order.
         specials: BERT's special pieces, which stand among the tokens only if they are searched for in another way.
         rows: the model's `vocab_size`; None = unknown.
 

@@ -29,8 +29,7 @@ from probtrans_cli.data.vocabularies.base import (
 )
 from probtrans_cli.data.vocabularies.spelling import HashedFeatures
 from probtrans_cli.errors import DataError
-from probtrans_cli.folders import regular
-from probtrans_cli.folders.__init__ import find_folder
+from probtrans_cli.folders import find_folder, regular
 from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
@@ -56,12 +55,8 @@ class Words(Vocabulary):
         Args:
             words: by id, normalised, without the specials.
             counts: of the training sentences.
-            lowercase: an option.
-            digits: an option.
-            features: of the spelling of words.
             omitted: punctuation is not read, and these are its training counts.
-            extra: the number of extra words at the end of ``words``.
-        """
+            extra: the number of extra words at the end of ``words``."""
         self.words = list(words)
         self.size = len(SPECIALS) + len(words)
         self.entry_counts: list[int] = list(counts)
@@ -143,11 +138,6 @@ def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -
     """Make a vocabulary of the words of the training sentences (read once) that are frequent enough, or take those of
     the model in the section's folder.
 
-    Args:
-        section: of a recipe.
-        sentences: of the training file.
-        extra: the number of extra words at the end of every sentence; they are entries, however rare.
-
     Raises:
         DataError: no word is frequent enough, or the folder's model has no vocabulary of words.
         CheckpointError: the folder has no model.
@@ -211,12 +201,7 @@ def _file_of(section: WordVocabulary) -> Path:
 
 
 def identity_of_words(section: WordVocabulary) -> dict[str, str]:
-    """Return what stands for the name of the section's folder, the checksum of its vocabulary.
-
-    Raises:
-        DataError: it cannot be read.
-        CheckpointError: the folder has no model.
-    """
+    """Return what stands for the name of the section's folder, the checksum of its vocabulary."""
     if section.folder is None:
         return {}
     path = _file_of(section)
@@ -225,5 +210,4 @@ def identity_of_words(section: WordVocabulary) -> dict[str, str]:
 
 
 def load_words(folder: Path, saved: Saved) -> Words:  # noqa: ARG001
-    """Load the words that ``save`` wrote."""
     return Words(saved.words, saved.counts, **saved.options_of(_Options))

@@ -139,7 +139,6 @@ class Moments(Arithmetic):
 
 
 def _expect_linear(module: nn.Module) -> nn.Linear:
-    """Return the module if it is a linear layer, and its biases are certain."""
     if not (isinstance(module, nn.Linear) and _computes(module, nn.Linear)):
         raise refusal(type(module).__name__)
     if posterior_of(module, "bias") is not None:
@@ -148,7 +147,6 @@ def _expect_linear(module: nn.Module) -> nn.Linear:
 
 
 def _computes(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Return True if a module computes what its kind does."""
     return isinstance(module, kind) and type(module).forward is kind.forward
 
 

@@ -43,7 +43,6 @@ class Predictive:
     logit_variance: Float[Tensor, "*m"]
 
     def __getitem__(self, rows: Tensor | slice) -> Predictive:
-        """Return the predictions of some rows."""
         return Predictive(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
@@ -123,9 +122,6 @@ def mixture(members: Iterable[Float[Tensor, "*m k"]]) -> Predictive:
     """Return the predictive distribution of members with equal weights, given by their scores.
 
     Only sums are kept, so that any number of members takes the memory of two.
-
-    Raises:
-        ValueError: there are no members.
     """
     total: Tensor | None = None
     for number, member in enumerate(members, start=1):
@@ -154,5 +150,4 @@ def _predictive(probabilities: Tensor, expected: Tensor, logit_variance: Tensor)
 
 
 def _at_least_single(values: Tensor) -> Tensor:
-    """Half-precision numbers in single precision."""
     return values if values.dtype == torch.float64 else values.float()

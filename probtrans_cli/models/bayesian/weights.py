@@ -82,7 +82,6 @@ class GaussianWeight(nn.Module):
         return self.log_sd.clamp(LEAST, MOST).exp()
 
     def of_kl(self, mean: Tensor) -> tuple[Tensor, Tensor, Number, Number]:
-        """Return the arguments of :func:`kl` and :func:`kl_gradient`."""
         centre = self.prior.mean if self.prior_mean is None else self.prior_mean
         return mean, self.log_sd.clamp(LEAST, MOST), centre, self.prior.variance
 
@@ -184,7 +183,6 @@ _PREFIXES = {"original": "", "0.log_sd": POSTERIOR, "0.prior_mean": PRIOR}
 
 
 def file_name(key: str) -> str:
-    """Return the name in files of a tensor of a network's state."""
     match = _INSIDE.fullmatch(key)
     return key if match is None else f"{_PREFIXES[match['part']]}{match['before']}{match['name']}"
 

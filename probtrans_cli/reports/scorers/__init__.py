@@ -73,18 +73,7 @@ else:
 
 
 def score(kind: ScorerName, predictions: str, gold: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Score a file.
-
-    Args:
-        kind: a row of :data:`SCORERS`.
-        predictions: the file to score.
-        gold: the file that it is scored against; None: it holds the gold itself.
-        options: of the scorers, by name; None: not given.
-
-    Raises:
-        DataError: a file cannot be read, or the two are not of the same sentences.
-        UsageError: a gold file is needed, or an option is not of the scorer.
-    """
+    """Score a file."""
     if predictions == gold == "-":
         raise UsageError("predictions and gold cannot both be standard input", hint="give a file for one of them")
     row = SCORERS[kind]
@@ -135,9 +124,6 @@ def side_by_side(
     """Yield every predicted sentence with the gold sentence in its place.
 
     ``require_same`` raises a DataError where two sentences cannot be compared.
-
-    Raises:
-        DataError: the files have no sentence, or one has fewer than the other, or two are not the same.
     """
     count = 0
     for predicted, gold in zip_longest(predictions, golds):

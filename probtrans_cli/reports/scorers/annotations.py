@@ -72,7 +72,6 @@ def score_entities(predictions: str, gold: str | None, *, comments: str | None =
 
 
 def _read(lines: Iterable[str], name: str, columns: Columns, prefer: Scheme) -> tuple[Scheme, list[Marked]]:
-    """Return the scheme and the sentences of a column of tags; stderr tells of tags that are spelled otherwise."""
     shown = display_name(name)
     scheme, sentences = read_entities(lines, shown, columns, types_alone=True, prefer=prefer, options=OF_SCORE)
     tally = Tally("")

@@ -250,8 +250,6 @@ def _number(text: Any, where: str) -> float:
 
 
 def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None, column: str | None) -> Iterator[Gold]:
-    """Read the gold tags of a file, or the arcs where ``column`` is of these; tags of entities in the scheme of the
-    predicted ones, whichever the file uses."""
     lines, shown = open_lines(find(name)), display_name(name)
     is_conllu, lines = begins_as_conllu(lines)
     if column in ARCS:
@@ -310,11 +308,7 @@ def _answered(
 
 
 def _column(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str) -> str | None:
-    """Return the column that the probabilities are of, as the file or the user says it; None: neither does.
-
-    Raises:
-        DataError, UsageError: the file, or the file and the user, name different ones.
-    """
+    """Return the column that the probabilities are of, as the file or the user says it; None: neither does."""
     names = sorted({sentence.predicted or "none" for sentence, _ in pairs if sentence.words})
     if names == ["none"] or not names:
         return column
@@ -332,11 +326,7 @@ def _of(tags: Mapping[str, Sequence[str]], column: str, words: Sequence[str]) ->
 
 
 def _columns(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str, gold: str) -> tuple[str, str]:
-    """Choose the columns to compare: the only one that both sides have, or the only one in which they differ.
-
-    Raises:
-        UsageError: it is not clear which.
-    """
+    """Choose the columns to compare: the only one that both sides have, or the only one in which they differ."""
     mine, theirs = ({name for side in sides for name in side.tags} for sides in zip(*pairs, strict=True))
     nameless = {"tag"}
     compared = theirs if mine == nameless else mine if theirs == nameless else mine & theirs

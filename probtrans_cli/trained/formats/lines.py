@@ -101,10 +101,6 @@ def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Pre
     table      the text, its gold label, the predicted label and its probability, with tabs between them
     jsonl      the object's text and gold label under the keys of `data.jsonl`, and the names of the prediction
     cogs       the sentence, the gold logical form, the kind of example and the predicted form, with tabs between them
-
-    Raises:
-        UsageError: as :func:`require_side_by_side`.
-        DataError: a word or tag cannot be written so that it is read as it is.
     """
     data, form = model.recipe.data, require_side_by_side(model)
     if form == "columns":
@@ -119,11 +115,7 @@ def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Pre
 
 
 def require_side_by_side(model: ModelBase) -> str:
-    """Return the format in which gold and predictions of a model stand side by side.
-
-    Raises:
-        UsageError: the task, or the format, has no place for both.
-    """
+    """Return the format in which gold and predictions of a model stand side by side."""
     task = model.recipe.task
     form = "conllu" if model.recipe.data.format == "auto" else model.recipe.data.format
     if model.task.answers.scored_apart:

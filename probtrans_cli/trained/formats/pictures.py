@@ -61,13 +61,11 @@ def displacy(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[
 
 
 def latex(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
-    """Yield a document in pieces, a picture for each tree."""
     pictures = (drawing(analysis, options) for analysis in analyses)
     return latex_pictures.latex(pictures, show_probability=options.probability)
 
 
 def html(trees: Iterator[EveryTree], options: DisplayOptions) -> Iterator[str]:
-    """Yield an offline page in pieces, one for each sentence, of every channel and iteration with all probabilities."""
     return page(trees, title=options.title)
 
 
@@ -134,11 +132,7 @@ def _gold_arcs(analysis: Analysis) -> Iterator[Arc]:
 
 
 def gold_heads(analysis: Analysis) -> list[int]:
-    """Return the heads that the input gives.
-
-    Raises:
-        DataError: it gives none, or not for every word.
-    """
+    """Return the heads that the input gives."""
     if analysis.sentence.heads is None:
         raise no_gold(analysis.sentence)
     return analysis.sentence.heads

@@ -86,7 +86,6 @@ class Drawing:
 
     @property
     def lines(self) -> int:
-        """The number of lines that its bars take."""
         return max((span.line + 1 for span in self.spans), default=0)
 
     def __post_init__(self) -> None:
@@ -105,7 +104,6 @@ class Drawing:
 
 
 def reads_right_to_left(words: Iterable[str]) -> bool:
-    """Return whether most letters with a direction of their own are of a script that is written from right to left."""
     directions = [unicodedata.bidirectional(character) for word in words for character in word[:LONGEST_WORD]]
     return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
 

@@ -66,7 +66,6 @@ def page(sentences: Iterable[EveryTree], *, title: str = "Dependency trees") -> 
 
 
 def _record(sentence: EveryTree) -> dict[str, object]:
-    """What the script reads; words and their widths are those of the other pictures."""
     iterations, channels, count = sentence.heads.shape
     words = [visible(word) for word in sentence.words]
     notes = [[visible(text) for text in texts] for texts in sentence.notes]
@@ -96,7 +95,6 @@ def _record(sentence: EveryTree) -> dict[str, object]:
 
 
 def _percents(values: np.ndarray) -> list[object]:
-    """Whole percents, -1 for NaN."""
     percents: list[object] = np.where(np.isnan(values), -1, _percent(values).astype(int)).tolist()
     return percents
 
@@ -106,7 +104,6 @@ def _percent(probabilities: np.ndarray) -> np.ndarray:
 
 
 def _packed(marginals: np.ndarray) -> str:
-    """One byte a percent, all in the array's order, deflated, in base 64."""
     return base64.b64encode(zlib.compress(_percent(marginals).tobytes())).decode("ascii")
 
 
@@ -128,7 +125,6 @@ def document(package: str, name: str, *, title: str, styles: Sequence[str], scri
 
 
 def part(package: str, name: str) -> str:
-    """A file of a package's folder `page`."""
     return files(package).joinpath("page", name).read_text(encoding="utf-8")
 
 

@@ -144,7 +144,6 @@ def _picture(drawing: Drawing, *, show_probability: bool) -> str:
 
 
 def _words(rows: Sequence[Sequence[str]], widths: Sequence[float], order: Sequence[int]) -> list[str]:
-    """The words and below them, small and grey, their notes."""
     lines = ["\\begin{deptext}[column sep=4pt]"]
     for number, row in enumerate(rows):
         small = "scale=.7, text=black!65" if number else ""
@@ -198,7 +197,6 @@ def _style(channel: int | str) -> str:
 
 
 def _dash_pattern(dashes: str) -> str:
-    """An SVG dash pattern as TikZ writes it."""
     lengths = dashes.split()
     parts = [f"{word} {float(length) / 2:g}pt" for word, length in zip(["on", "off"] * 4, lengths, strict=False)]
     return f"dash pattern={' '.join(parts)}" if parts else "solid"

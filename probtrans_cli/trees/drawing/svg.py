@@ -139,7 +139,6 @@ def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
 
 
 def _bar(left: float, right: float, top: float, name: str, kind: str) -> str:
-    """A bar under some words, with what they are in it."""
     light, colour = bar_colours(kind)
     return (
         f'<rect x="{decimal(left)}" y="{decimal(top)}" width="{decimal(right - left)}" height="14" rx="3" '
@@ -177,7 +176,6 @@ def _legend(channels: Sequence[int | str], height: float) -> list[str]:
 
 
 def _description(drawing: Drawing, words: Sequence[str]) -> str:
-    """The arcs in words, for those who do not see them."""
     parts = []
     for arc in sorted(drawing.arcs, key=lambda arc: arc.dependent):
         head = f"{words[arc.head - 1]} ({arc.head})" if arc.head else "root"

@@ -47,7 +47,6 @@ def _width(lines: Sequence[str]) -> int:
 
 
 def _continued(drawing: Drawing, room: int, *, ascii_only: bool, coloured: bool) -> list[str]:
-    """Words and bars in several parts, each as long as there is room."""
     lines: list[str] = []
     first = 1
     while first <= len(drawing.words):
