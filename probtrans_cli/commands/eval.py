@@ -239,7 +239,7 @@ def _per_character(model: Model, corpus: Split, loss: float | None, characters: 
 
 
 def runs_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the arguments behind the first CKPT of `eval`: further runs, which are folders (or RUN@STEP), then files."""
+    """Return the arguments behind the first CKPT of `eval`: further runs, folders or RUN@STEP, then files."""
     runs: list[str] = []
     files: list[str] = []
     for name in arguments:

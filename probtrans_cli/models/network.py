@@ -359,7 +359,7 @@ class Network(nn.Module):
         return [[*words, *([] if self.start is None else [self.start]), *below], *map(list, layers)]
 
     def activations(self, inputs: Inputs, wants: Wants) -> dict[str, Tensor]:
-        """Return what the encoder computes of a batch, see :meth:`Encoder.activations`, and the scores that are wanted."""
+        """Return what the encoder computes of a batch, see :meth:`Encoder.activations`, and the wanted scores."""
         words = self._words(inputs, self.potentials(inputs.ids, inputs.features), None, wants.readout)
         scores = {}
         for name, values in self(inputs, wants).scores.items():  # but for what all of a row share

@@ -105,11 +105,7 @@ class Table(Mapping[str, R], Generic[R]):
         self._built += sections
 
     def enter(self, name: str, row: R) -> None:
-        """Add a row.
-
-        Raises:
-            ValueError: another row has this name.
-        """
+        """Add a row."""
         if self._rows.get(name, row) is not row:
             raise ValueError(f"there is a {self.noun} {name!r} already")
         self._rows[name] = row

@@ -96,11 +96,7 @@ class Config(BaseModel):
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the content of `config.json`.
-
-    Raises:
-        CheckpointError: it is missing or not a JSON object.
-    """
+    """Return the content of `config.json`."""
     path = folder / CONFIG
     if not folder.is_dir() or not path.is_file():
         hint = "give a folder with config.json and model.safetensors, as transformers' save_pretrained writes it"
@@ -143,7 +139,6 @@ def read_shape(content: Mapping[str, Any], path: Path) -> Config:
 
 
 def _unsupported(config: Config, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each option that no encoder here supports, and each that makes another model of BERT."""
     if config.hidden_act not in ACTIVATIONS:
         yield f"hidden_act: {config.hidden_act!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
     if config.position_embedding_type not in ("absolute", None):
@@ -168,24 +163,18 @@ def _shown(value: Any) -> str:
 
 
 def unread_keys(content: Mapping[str, Any]) -> list[str]:
-    """Return the keys of a config.json that are unknown here."""
     keys = {*Config.model_fields, *_NEUTRAL, *_sizes(Config())}
     return [key for key, value in content.items() if key not in keys and value is not None and not _IDLE.fullmatch(key)]
 
 
 def _sizes(config: Config) -> dict[str, int]:
-    """Return sizes that models like BERT may choose, and that follow from other sizes in BERT."""
     width, heads = config.hidden_size, config.num_attention_heads
     of_heads = {"attention_head_size": width // heads, "num_key_value_heads": heads}
     return {"embedding_size": width, "num_hidden_groups": config.num_hidden_layers, **of_heads}
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file of a Hugging Face folder.
-
-    Raises:
-        CheckpointError: it is not JSON, or cannot be read.
-    """
+    """Return the content of a JSON file of a Hugging Face folder."""
     try:
         return from_json(regular.read_bytes(path, follow=True))  # their caches are made of links
     except (OSError, ValueError) as error:
@@ -219,7 +208,6 @@ def computed(section: ModelSection) -> dict[str, Any]:
 
 
 def written(value: Any) -> str:
-    """Write a value of :func:`computed` as it is written in a recipe."""
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False).strip('"')
 
 

@@ -151,11 +151,7 @@ def catalogue() -> Iterator[str]:
 
 
 def recipe_text(name: str) -> str:
-    """Return the file of a shipped recipe, with its comments, to edit; the line for editors names the schema in full.
-
-    Raises:
-        UsageError: there is no recipe of this name.
-    """
+    """Return the file of a shipped recipe, with its comments, to edit; the line for editors names the schema in full."""
     shipped = shipped_recipes()
     path = shipped.get(name.removesuffix(".yaml"))
     if path is None:

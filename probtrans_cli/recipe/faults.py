@@ -151,7 +151,6 @@ def faults_of(document: Document, error: ValidationError) -> list[Fault]:
 
 
 def _fault(document: Document, location: tuple[int | str, ...]) -> Fault:
-    """Word the fault at one of pydantic's locations, which name the user's keys and, in between, kinds and unions."""
     path: Key = ()
     value, schema, parts = document.content, root(), list(location)
     while parts:
@@ -197,7 +196,6 @@ def shown(value: Any) -> str:
 
 
 def _suggestion(value: Any, schema: Schema) -> str:
-    """Return what to write instead of a wrong value, where that can be guessed."""
     types = {branch.get("type") for branch in [schema, *schema.get("anyOf", ())]}
     if value is None and kinds(schema):
         return "; give it keys, or delete the line for the default"
@@ -218,7 +216,6 @@ def _suggestion(value: Any, schema: Schema) -> str:
 
 
 def _unknown(section: dict[str, Any], schema: Schema, path: Key) -> str:
-    """Return what an unknown key may have been meant to be: a similar key here, or the same key elsewhere."""
     key, members, kind = path[-1], kinds(schema), kind_of(section) if has_kinds(schema) else ""
     if with_it := [f"`kind: {name}`" for name, member in members.items() if key in member["properties"]]:
         return f"unknown key with `kind: {printable(kind, 40)}`; it belongs to {' and '.join(with_it)}"

@@ -64,7 +64,6 @@ def _schema() -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any]) -> None:
-    """Give keys the docstrings behind their fields as descriptions."""
     classes: list[type[Section]] = [Section]
     for section in classes:
         classes += section.__subclasses__()
@@ -81,7 +80,6 @@ def _describe(schema: dict[str, Any]) -> None:
 
 @functools.cache
 def _docstrings(module: str) -> dict[tuple[str, str], str]:
-    """Return the docstrings behind the fields of a module's classes, by class and field."""
     try:
         classes = ast.parse(inspect.getsource(sys.modules[module])).body
     except (OSError, TypeError):  # installed without its source
@@ -218,11 +216,7 @@ def _tables(schema: Schema, path: tuple[str, ...], meaning: str) -> Iterator[str
 
 def rewritten(path: Path) -> str:
     """Return the fresh content of a file: of ``.json`` the schema, of others the text with a fresh reference between
-    the marker lines.
-
-    Raises:
-        UsageError: there are no marker lines.
-    """
+    the marker lines."""
     if path.suffix == ".json":
         return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)

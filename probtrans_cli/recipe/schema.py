@@ -141,7 +141,6 @@ def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
 
 
 def _direction(recipe: Recipe) -> Iterator[Inconsistency]:
-    """Yield a causal model of a task that reads later words, or the other way round."""
     task, facts = recipe.task, recipe.model.facts
     if facts.encoders and task.is_causal:
         yield ("model", "kind"), f"`task.kind: {task.kind}` needs a causal model: choose probabilistic or transformer"
@@ -151,7 +150,6 @@ def _direction(recipe: Recipe) -> Iterator[Inconsistency]:
 
 
 def _data(recipe: Recipe) -> Iterator[Inconsistency]:
-    """Yield files without what the task learns from, options of other files, words and sentences out of place."""
     data, task, vocabulary = recipe.data, recipe.task, recipe.data.vocabulary
     fitting = [name for name, row in FORMATS.items() if task.needs in row.gives]
     if data.format not in fitting:
@@ -215,7 +213,6 @@ def _undivided(data: Data, task: TaskSection) -> str:
 
 
 def _training(recipe: Recipe) -> Iterator[Inconsistency]:
-    """Yield what cannot do without a dev set, arcs that the model does not have, and what a probe cannot change."""
     model, optim = recipe.model, recipe.optim
     channel, iteration, penalty = recipe.eval.channel, recipe.eval.iteration, ("optim", "ternary_penalty", "weight")
     if recipe.data.dev is None and optim.schedule.drops_after is not None:
@@ -244,7 +241,6 @@ def _training(recipe: Recipe) -> Iterator[Inconsistency]:
 
 
 def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
-    """Yield layers that are frozen or move slowly, and are not there, have no values to keep, or are uncertain."""
     layers, frozen, path = recipe.model.facts.separate_layers, recipe.train.freeze, ("train", "freeze")
     none = f"this model of kind `{recipe.model.kind}` has no layers with weights of their own"
     if recipe.optim.layer_decay != 1.0 and not layers:
@@ -268,7 +264,6 @@ def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
 
 
 def _uncertain_weights(recipe: Recipe) -> Iterator[Inconsistency]:
-    """Yield what a distribution over weights cannot do."""
     ivon, bayes = recipe.optim.posterior, recipe.model.facts.variational
     if ivon is not None:
         if ivon.prior.kind == "start":

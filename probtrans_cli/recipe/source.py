@@ -63,12 +63,7 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def load_stored(path: Path) -> Recipe:
-    """Read the recipe that a run or a checkpoint has in its folder.
-
-    Raises:
-        UsageError, RecipeError: as :func:`load_recipe`.
-        IrregularFileError: a link or a named pipe is in its place, for example.
-    """
+    """Read the recipe that a run or a checkpoint has in its folder."""
     document = _document(_content(path, regular_only=True), str(path))
     if not document.faults:
         with suppress(ValidationError):  # a recipe of ours names all kinds: no schema is made, which takes longest
@@ -172,11 +167,7 @@ def get_ready() -> None:
 
 
 def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """Read the recipe of a YAML text, which messages call ``name``, with overrides.
-
-    Raises:
-        UsageError, RecipeError: as :func:`load_recipe`.
-    """
+    """Read the recipe of a YAML text, which messages call ``name``, with overrides."""
     for override in overrides:
         if "=" not in override:
             hint = "write KEY=VALUE, for example optim.lr=3e-4"
@@ -221,13 +212,7 @@ def _validated(document: Document) -> Recipe:
 
 
 def dump_recipe(recipe: Recipe, header: Sequence[str] = (), *, complete: bool = True) -> str:
-    """Write the YAML text of a recipe as it stands; reading it again gives an equal recipe.
-
-    Args:
-        recipe: Automatic values stay ``null`` unless it is resolved first.
-        header: Comments on top.
-        complete: Write every key; False: all but those of :attr:`Recipe.idle_sections`.
-    """
+    """Write the YAML text of a recipe as it stands; reading it again gives an equal recipe."""
     comments = [line for text in header for line in (text.splitlines() or [""])]
     written: dict[str, Any] = recipe.model_dump(mode="python", by_alias=True)
     for part, key in () if complete else recipe.idle_sections:

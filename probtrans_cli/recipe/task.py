@@ -429,7 +429,6 @@ class SemanticParsing(TaskSection):
 
     @property
     def alone(self) -> tuple[str, ...]:
-        """The columns of `learned` that are predicted from a word's unary scores."""
         sources = {"kind": self.category, "verb_name": self.verb}
         return tuple(column for column, source in sources.items() if source == "word")
 
@@ -509,7 +508,6 @@ class Parsing(TaskSection):
 
     @property
     def relation_column(self) -> str:
-        """The column of relations."""
         return "deprel" if self.relations == "full" else "udeprel"
 
     @property

@@ -47,7 +47,6 @@ class Schedule(KindSection):
         return None
 
     def ends_at(self, rate: float) -> bool:
-        """Whether the training ends when a drop leads to this rate."""
         del rate
         return False
 
@@ -232,7 +231,6 @@ class Train(Section):
 
     @property
     def frozen_stages(self) -> int:
-        """The number of frozen stages from below: the embeddings are the first, then come the layers."""
         return 0 if self.freeze is None else 1 if self.freeze == "embeddings" else 1 + self.freeze
 
 

@@ -115,11 +115,7 @@ class _Composer(yaml.SafeLoader):
 
 
 def read_file(content: bytes, source: str) -> Document:
-    """Read the YAML document of a file, which is UTF-8.
-
-    Raises:
-        BrokenError: it is not, is larger than :data:`LARGEST`, or its syntax is broken.
-    """
+    """Read the YAML document of a file, which is UTF-8."""
     if len(content) > LARGEST:
         words = f"larger than {LARGEST // 1024} KiB; is this a recipe?"
         raise BrokenError(Fault(Place(0, 1, 1, source), (), words))
@@ -132,16 +128,7 @@ def read_file(content: bytes, source: str) -> Document:
 
 
 def read_tree(text: str, source: str, override: int = 0) -> Document:
-    """Read one YAML document.
-
-    Args:
-        text: The document.
-        source: Its name in messages: the file, or the whole ``KEY=VALUE``.
-        override: The number of the override; 0 for a file.
-
-    Raises:
-        BrokenError: the syntax is broken.
-    """
+    """Read one YAML document."""
     document = Document()
 
     def place(mark: Any) -> Place:

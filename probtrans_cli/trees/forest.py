@@ -47,7 +47,7 @@ class Forest:
         return Forest(np.where(local == 0, 0, local + self.start), self.lengths)
 
     def restricted(self, keep: np.ndarray) -> Forest:
-        """The trees over the words that ``keep`` marks; a removed word's children climb to its nearest kept ancestor."""
+        """The trees over the words that ``keep`` marks; children of a removed word go to its nearest kept ancestor."""
         if keep.shape != self.heads.shape:
             raise ValueError(f"{len(keep)} words in one list, {len(self.heads)} in the other")
         if keep.all():

@@ -162,11 +162,7 @@ class ModelSection(KindSection):
 
 
 def in_proportion(path: str, size: int, width: int, before: int) -> int:
-    """Return a size of a model of the width ``before`` for another width.
-
-    Raises:
-        UsageError: it is no whole number.
-    """
+    """Return a size of a model of the width ``before`` for another width."""
     if size * width % before:
         hint = f"choose multiples of {before // math.gcd(size, before)}"
         raise UsageError(f"at width {width}, {path} would be {size * width / before:g} in place of {size}", hint=hint)

@@ -30,7 +30,6 @@ class FactorSection(KindSection):
     """A further factor of the field."""
 
     def inconsistencies(self) -> Iterator[Inconsistency]:
-        """Check the section by itself: each wrong key's path within the section, with the reason."""
         yield from ()
 
 
@@ -533,7 +532,6 @@ class ProbabilisticTransformer(ModelSection):
             yield from self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
 
     def _unscaled(self) -> Iterator[Inconsistency]:
-        """Yield what `base_width` has no factors for."""
         if self.base_width is None:
             if self.base_rank is not None:
                 yield ("base_rank",), "it is the rank at model.base_width: set that, too, or leave this out"

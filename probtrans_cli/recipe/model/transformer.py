@@ -155,7 +155,6 @@ class Transformer(ModelSection):
     @model_validator(mode="before")
     @classmethod
     def _preset(cls, values: Any) -> Any:
-        """Take the preset's values where the recipe has none."""
         preset = values.get("preset") if isinstance(values, Mapping) else None
         return {**_PRESETS.get(preset, {}), **values} if isinstance(preset, str) else values
 
