@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -96,7 +97,7 @@ def _opened(path: Path) -> TextIO:
 
 
 @contextmanager
-def faults_of(output: Path | None, option: str, *, kept: str = "") -> Iterator[None]:
+def faults_of(output: Path, option: str, *, kept: str = "") -> Iterator[None]:
     """Name the file in an error where it cannot be written (no such folder, a full disk).
 
     ``kept``: what lies in the folder ``output`` already, which no hint may give up.
@@ -104,12 +105,20 @@ def faults_of(output: Path | None, option: str, *, kept: str = "") -> Iterator[N
     try:
         yield
     except OSError as error:
-        if output is None:
-            raise
         again = f"and give the same command again{f'; {kept}' if kept else ''}"
         hint = f"allow writing there, {again}" if kept else f"choose another {option}"
         name = str(error.filename or output)
         raise unwritten(name, error, UsageError, hint=hint, full=f"make room, {again}") from None
+
+
+@contextmanager
+def output_of(path: Path | None, option: str) -> Iterator[TextIO]:
+    """Within: the file that the user has named with an ``option`` for an output, or stdout where there is none."""
+    if path is None:
+        yield sys.stdout
+        return
+    with faults_of(path, option), replacing(path, direct=True) as file:
+        yield file
 
 
 def replace_text(path: Path, text: str, *, synced: bool = True) -> None:

@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -98,8 +97,7 @@ def parse_in_bulk(request: BulkRequest) -> None:
         pinned = replace(pinned, coordination=str(locate(pinned.coordination)))
     request = replace(request, parse=replace(pinned, threads=1))
     if request.merge:
-        with atomic.faults_of(request.parse.output, "-o"):
-            _merge(request, Job.of(request.folder, pinned.format, identity(request, versions)), blocks)
+        _merge(request, Job.of(request.folder, pinned.format, identity(request, versions)), blocks)
         return
     parsing: Parsing | None = None
     if not (request.folder / JOB).exists():
@@ -348,7 +346,7 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
     if output is None and sys.stdout.isatty():
         sys.stdout.writelines(_safe_lines(pieces))
         return
-    with nullcontext(sys.stdout) if output is None else atomic.replacing(output, direct=True) as file:
+    with atomic.output_of(output, "-o") as file:
         file.flush()
         for piece in pieces:
             file.buffer.write(piece)

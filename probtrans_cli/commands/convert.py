@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,10 +72,7 @@ def convert(request: ConvertRequest) -> None:
     for source in inputs:
         _require_a_place(source, form)
     reports = []
-    with (
-        atomic.faults_of(request.output, "-o"),
-        nullcontext(sys.stdout) if request.output is None else atomic.replacing(request.output, direct=True) as file,
-    ):
+    with atomic.output_of(request.output, "-o") as file:
         shown = request.output is None and file.isatty()  # in a file or a pipe, words keep their bytes
         for source in inputs:
             counts = RowCounts()

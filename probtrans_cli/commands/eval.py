@@ -126,6 +126,8 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
             raise UsageError("several processes cannot read one text from stdin", hint="give a file")
         if not request.choose:
             return _evaluate(request, ranks)
+        if request.channel == "all":
+            raise UsageError("--choose chooses one channel", hint="leave out --channel all")
         folder = locate(request.checkpoint)
         if is_installed(folder):
             hint = f"export it into a folder first: probtrans export {request.checkpoint} OUT"
@@ -145,8 +147,6 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     runs, files = runs_and_files(request.files)
     # A text that is told from the corpus is told by the uncertainty.
     request = replace(request, files=files, uncertainty=request.uncertainty or request.ood is not None)
-    if request.choose and all_channels:
-        raise UsageError("--choose chooses one channel", hint="leave out --channel all")
     model, predictor, method, splitter = _loaded(request, runs, ranks)
     reading = model.read(None if all_channels else request.channel, request.iteration, request.decoder)
     types = Types.of(model) if request.latent_labels else None
@@ -154,7 +154,8 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     noted = _Noted(bool(request.predictions or request.surprisal), in_blocks=model.recipe.data.blocks is not None)
     title, corpus = corpus_of(model, request, types, relations, noted.add)
     if request.predictions is not None and ranks.first:
-        _write(request.predictions, "--predictions", side_by_side(model, noted.sentences, predictor))
+        with atomic.output_of(request.predictions, "--predictions") as file:
+            file.writelines(side_by_side(model, noted.sentences, predictor))
     if request.choose:
         reading = _choose(model, corpus, title, request, stored=ranks.first)
     ood = None if request.ood is None else other_text(model, request.ood)
@@ -165,8 +166,8 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
         watched = None if request.surprisal is None else Watched(model.task)
         scores = _task_scores(model, corpus, title, predictor, reading if has_trees else None, ood, splitter, watched)
     if watched is not None and request.surprisal is not None:
-        is_json = request.surprisal.suffix.lower() == ".jsonl"
-        _write(request.surprisal, "--surprisal", watched.rows(noted.sentences, as_json=is_json))
+        with atomic.output_of(request.surprisal, "--surprisal") as file:
+            file.writelines(watched.rows(noted.sentences, as_json=request.surprisal.suffix.lower() == ".jsonl"))
     scores |= _per_character(model, corpus, scores.get("loss"), noted.characters)
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
@@ -219,11 +220,6 @@ class _Noted:
         self.characters += len(character_spans(sentence)[0]) + 1 - ends * (len(END) + 1)
         if self.keeps:
             self.sentences.append(sentence)
-
-
-def _write(path: Path, option: str, lines: Iterable[str]) -> None:
-    with atomic.faults_of(path, option), atomic.replacing(path, direct=True) as file:
-        file.writelines(lines)
 
 
 def _per_character(model: Model, corpus: Split, loss: float | None, characters: int) -> dict[str, float]:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -245,16 +245,14 @@ def parse(request: ParseRequest) -> None:
     unread = parsing.unread()
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
     portions: Iterator[Sequence[Sentence]] = chunks(unread.passing(sentences), patience)
-    with atomic.faults_of(folder or output, "-o" if request.folder is None else "--output-dir"):
-        if folder is not None:
-            resolve_name(form.write_folder)(parsing.results(portions), folder, parsing.display)
-        else:
-            with nullcontext(sys.stdout) if output is None else atomic.replacing(output, direct=True) as file:
-                flushed = _flushing(portions, file)
-                pieces = parsing.written(flushed)
-                if output is None and file.isatty():  # in a file or a pipe, words keep their bytes
-                    pieces = (safe(piece, coloured=parsing.display.coloured) for piece in pieces)
-                file.writelines(pieces)
+    if folder is not None:
+        resolve_name(form.write_folder)(parsing.results(portions), folder, parsing.display)
+    else:
+        with atomic.output_of(output, "-o") as file:
+            pieces = parsing.written(_flushing(portions, file))
+            if output is None and file.isatty():  # in a file or a pipe, words keep their bytes
+                pieces = (safe(piece, coloured=parsing.display.coloured) for piece in pieces)
+            file.writelines(pieces)
     for line in unread_in_words(unread.counts):
         console.log(line)
     if request.abstain is not None:

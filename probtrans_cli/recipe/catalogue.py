@@ -151,7 +151,7 @@ def catalogue() -> Iterator[str]:
 
 
 def recipe_text(name: str) -> str:
-    """Return the file of a shipped recipe, with its comments, to edit; the line for editors names the schema in full."""
+    """Return the file of a shipped recipe, with its comments, to edit; a line for editors names the schema."""
     shipped = shipped_recipes()
     path = shipped.get(name.removesuffix(".yaml"))
     if path is None:

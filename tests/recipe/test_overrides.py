@@ -31,7 +31,7 @@ def test_a_section_without_a_kind_is_of_the_kind_that_leaving_it_out_means() -> 
     no_default = SMALL.replace("kind: mlm", "eval_masks: 2")
     assert refused(no_default) == [
         "r.yaml:7:3: task: `kind` is missing; it is `mlm`, `lm`, `tagging`, `ner`, `classification`, "
-        "`pretrain`, `cogs`, `openie`, `coordination` or `parsing`"
+        "`pretrain`, `cogs`, `parsing`, `openie` or `coordination`"
     ]
 
 

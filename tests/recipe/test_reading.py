@@ -171,7 +171,7 @@ def test_wrong_values() -> None:
 def test_missing_keys_have_the_position_of_their_section() -> None:
     assert refused("# x\nname: a\ndata:\n  dev: x\n") == [
         "r.yaml:2:1: task: this key is missing; it takes a section with `kind:` `mlm`, `lm`, `tagging`, "
-        "`ner`, `classification`, `pretrain`, `cogs`, `openie`, `coordination` or `parsing`",
+        "`ner`, `classification`, `pretrain`, `cogs`, `parsing`, `openie` or `coordination`",
         "r.yaml:4:3: data.train: this key is missing; it takes text or a list of text",
     ]
 

@@ -15,7 +15,7 @@ from probtrans_cli.data.files import find_all
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence, without_extra_words
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.errors import CheckpointError, DataError
+from probtrans_cli.errors import CheckpointError, DataError, UsageError
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.base import ModelBase
@@ -77,15 +77,16 @@ def svg(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
 
 def svg_files(analyses: Iterable[Analysis], folder: Path, options: DisplayOptions) -> None:
     """Write a picture for each tree, named after the numbers of the sentence, the channel and, of several, the tree."""
-    folder.mkdir(parents=True, exist_ok=True)
     number, previous = 0, None
-    for analysis in analyses:
-        number += analysis.sentence is not previous
-        previous = analysis.sentence
-        name = f"-channel-{analysis.reading.channel}" if analysis.reading is not None else ""
-        name += f"-tree-{analysis.number[0]}" if analysis.number is not None else ""
-        picture = as_svg(drawing(analysis, options), show_probability=options.probability)
-        atomic.replace_text(folder / f"{number:04d}{name}.svg", picture, synced=False)
+    with atomic.faults_of(folder, "folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for analysis in analyses:
+            number += analysis.sentence is not previous
+            previous = analysis.sentence
+            name = f"-channel-{analysis.reading.channel}" if analysis.reading is not None else ""
+            name += f"-tree-{analysis.number[0]}" if analysis.number is not None else ""
+            picture = as_svg(drawing(analysis, options), show_probability=options.probability)
+            atomic.replace_text(folder / f"{number:04d}{name}.svg", picture, synced=False)
 
 
 # --- what is drawn ----------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def write_gallery(model: ModelBase, folder: Path) -> None:
             trees = Parser(model, readings=[model.reading]).every_tree(chosen, gold=True)
             with atomic.replacing(folder / "index.html", synced=False) as file:
                 file.writelines(page(trees, title=f"Trees of {model.recipe.name}, step {model.step}"))
-    except (OSError, DataError, CheckpointError) as error:
+    except (OSError, DataError, CheckpointError, UsageError) as error:
         console.log(f"no pictures in {folder}: {error}")
 
 
