@@ -51,7 +51,6 @@ def _quick_commands() -> Iterator[None]:
 
 @pytest.fixture
 def pages() -> Iterator[None]:
-    """Trainings draw their trees and write their report."""
     with quick_trainings(pages=True):
         yield
 
@@ -102,7 +101,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
-    """A server that forks a process for each command."""
     server = Forks()
     yield server
     server.close()

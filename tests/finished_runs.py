@@ -26,7 +26,6 @@ def trees(uuas: float, uas: float = 0.25) -> dict[str, Any]:
 
 
 def store(path: Path, value: Any) -> None:
-    """Write a value as JSON, with the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
 
@@ -43,7 +42,6 @@ def model(folder: Path, scores: Any, *overrides: str) -> Path:
 def run(
     folder: Path, scores: Any, *overrides: str, seconds: float = 60.0, speeds: tuple[int, ...] = (), data: str = "f"
 ) -> Path:
-    """A finished run folder."""
     best = model(folder / "checkpoints" / "step-000012", scores, *overrides)
     for name in ("best", "last"):
         (folder / "checkpoints" / name).symlink_to(best.name)
@@ -57,11 +55,9 @@ def run(
 
 
 def scores(dev: float, test: float, metric: str = "perplexity", **more: Any) -> dict[str, Any]:
-    """An eval.json."""
     return {"dev": {metric: dev, "loss": 1.0, **more}, "test": {metric: test, "loss": 1.0, **more}}
 
 
 def rows(*folders: Path) -> list[dict[str, Any]]:
-    """The rows of a table."""
     found: list[dict[str, Any]] = table([str(folder) for folder in folders])["rows"]
     return found

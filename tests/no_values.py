@@ -27,7 +27,6 @@ VALUED = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique"
 
 
 def _here() -> str:
-    """The line of the package that is running."""
     frames = [one for one in traceback.extract_stack() if "/probtrans_cli/" in one.filename]
     last = frames[-1] if frames else traceback.extract_stack()[0]
     return f"{last.filename.rpartition('/probtrans_cli/')[2]}:{last.lineno} {last.line}"

@@ -37,6 +37,5 @@ def assert_shared_has_the_variances(found: State) -> None:
 
 
 def distances(*names: str) -> moments.Distances:
-    """Vectors of the distances of N words, of the terms that are named."""
     terms = {name: normal(N, N, 2, seed=20 + i) for i, name in enumerate(("query", "key", "value")) if name in names}
     return moments.Distances(*(terms.get(name) for name in ("query", "key", "value")))

@@ -63,7 +63,6 @@ class Truth(NamedTuple):
 
 @torch.no_grad()
 def by_draws(encoder: TransformerEncoder, words: Tensor, draws: int, *, seed: int = 0) -> Truth:
-    """Of draws of all weights."""
     torch.manual_seed(seed)
     mask = torch.ones(words.shape[:2], dtype=torch.bool)
     sums, squares = torch.zeros_like(words).double(), torch.zeros_like(words).double()
@@ -98,7 +97,6 @@ def agreement(encoder: TransformerEncoder, words: Tensor, truth: Truth, kind: Ki
 
 
 def one_pass(encoder: TransformerEncoder, words: Tensor, mask: Tensor, kind: Kind, **more: Any) -> Encoded:
-    """Moments of an encoder's states for certain vectors of words."""
     ids = torch.zeros(words.shape[:2], dtype=torch.int64)
     found: Encoded = encoder(Words(moments_of_words(words, kind, nn.Identity(), ids), mask), **more)
     return found

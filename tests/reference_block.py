@@ -59,7 +59,6 @@ def reference_block(number: int, noise: float) -> Block:
 def propagated(
     blocks: list[Block], mean: Tensor, cov: Tensor, rules: full.Rules = "corrected"
 ) -> tuple[Tensor, Tensor]:
-    """The moments behind a stack of blocks."""
     for parameters, variances in blocks:
         mean, cov = full.block(parameters, variances, mean, cov, HEADS, rules=rules)
     return mean, cov
@@ -74,7 +73,6 @@ class Sampled(NamedTuple):
     cov_floor: float
 
     def errors(self, mean: Tensor, cov: Tensor) -> tuple[float, float]:
-        """Relative errors of mean and covariance, in the Frobenius norm."""
         number = mean.numel()
         return _relative(mean.flatten(), self.mean), _relative(cov.reshape(number, number), self.cov)
 

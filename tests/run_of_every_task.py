@@ -44,7 +44,6 @@ SENTENCE = {"cogs": "Ann sang .", "mlm": "two cheap [MASK] fold", "pretrain": "t
 
 
 def rows(conllu: str) -> list[list[str]]:
-    """The ten columns of the words of a sentence."""
     return [line.split("\t") for line in conllu.splitlines() if line[:1].isdigit()]
 
 

@@ -143,7 +143,6 @@ def port() -> int:
 
 
 def ranks(world: int, **more: str) -> list[dict[str, str]]:
-    """The environment of each process, as a scheduler gives it."""
     common = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port()), **more}
     return [environment(RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(world)]
 

@@ -45,7 +45,6 @@ def theirs(kind: str = "BertForPreTraining", seed: int = 0, **options: Any) -> A
 
 
 def saved(folder: Path, kind: str = "BertForPreTraining", **options: Any) -> Path:
-    """A folder of a random small model."""
     theirs(kind, **{**TINY, **options}).save_pretrained(folder)
     return folder
 
@@ -133,7 +132,6 @@ def batch(lengths: list[int], vocabulary: int = 200) -> tuple[Tensor, Tensor, Te
 
 
 def rewritten(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor] | None]) -> Path:
-    """A folder with its tensors changed."""
     path = folder / "model.safetensors"
     tensors = load_file(path)
     save_file(change(tensors) or tensors, path, metadata={"format": "pt"})

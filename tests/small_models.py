@@ -54,14 +54,12 @@ def with_distances(decompositions: list[dict[str, Any]], distances: list[int | N
 
 
 def name(options: Any) -> str:
-    """A short name of options, for a test's id."""
     if isinstance(options, dict):
         return "-".join(name(value) for value in options.values() if value is not None and value != {}) or "default"
     return str(options)
 
 
 def gradients(model: ProbabilisticEncoder, unary: torch.Tensor, encoded: Encoded, **how: Any) -> list[torch.Tensor]:
-    """The gradients of a loss, of the unary scores and of all parameters."""
     wanted = [unary, *model.parameters()]
     found = torch.autograd.grad(loss(encoded), wanted, materialize_grads=True, **how)
     return list(found)

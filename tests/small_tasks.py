@@ -21,7 +21,6 @@ CPU = torch.device("cpu")
 
 
 def linear(outputs: int) -> Callable[[Encoder], LinearOutput]:
-    """Makes an output layer of words."""
     return lambda encoder: LinearOutput(encoder.facts.width, outputs)
 
 
@@ -61,7 +60,6 @@ def word_scores(network: Network, ids: Tensor, mask: Tensor, at: Tensor, feature
 
 
 def sentence_scores(network: Network, ids: Tensor, mask: Tensor) -> Tensor:
-    """Output scores of the sentences."""
     found: Outputs = network(Inputs(ids=ids, mask=mask), Wants(sentence=True))
     return found.scores["sentence"]
 
@@ -77,12 +75,10 @@ class Loss(NamedTuple):
 
 
 def batch_of(task: Task, split: Split, indices: Any) -> Batch:
-    """The batch of some sentences, nothing hidden or dropped."""
     return collate(split, np.asarray(indices), task.columns, padding=task.vocabulary.PAD, device=CPU)
 
 
 def terms_of(task: Task, network: Any, split: Split, indices: Any) -> dict[str, Term]:
-    """The terms of the loss of a batch, as training shows it."""
     batch = task.training(batch_of(task, split, indices))
     return dict(task.terms(network(batch, task.wants(batch)), batch))
 

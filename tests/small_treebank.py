@@ -24,11 +24,9 @@ DEV = treebank("the/DET/2 cat/NOUN/0 !/PUNCT/2", "meows/INTJ/0")
 
 
 def recipe(task: dict[str, Any] | None = None, **data: Any) -> Recipe:
-    """A recipe of the treebank, masked words unless another task is given."""
     data = {"train": "train.conllu", "dev": "dev.conllu", **data}
     return Recipe.model_validate({"name": "x", "data": data, "task": task or {"kind": "mlm"}})
 
 
 def names(folder: Path) -> list[str]:
-    """What is in a folder."""
     return sorted(path.name for path in folder.iterdir())

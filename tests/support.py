@@ -207,7 +207,6 @@ class Ran(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """stdout, which must be one line of JSON."""
         assert self.out.count("\n") == 1, self.out
         return json.loads(self.out)
 
@@ -421,7 +420,6 @@ def assert_near_text(found: str, wanted: str, *, abs: float = 2e-6) -> None:
 
 
 def seeded(name: str) -> random.Random:
-    """A generator of random choices that is the same in every test run."""
     return random.Random(name)
 
 

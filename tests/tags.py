@@ -13,12 +13,10 @@ def problems(tags: Sequence[str], scheme: Scheme) -> tuple[int, str] | None:
 
 
 def spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
-    """The entities of a sentence of valid tags."""
     if problem := problems(tags, scheme):
         raise ValueError(f"tag at index {problem[0]}: {problem[1]}")
     return read_spans(tags)
 
 
 def convert(tags: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
-    """The tags of the same entities in another scheme."""
     return tags_of(spans(tags, source), len(tags), target)

@@ -211,7 +211,6 @@ def test_three_kills_change_nothing(place: list[str], invoke: Invoke, forks: For
 
 
 def state(folder: str) -> dict[str, bytes]:
-    """All files of a folder."""
     return {str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
 
 
@@ -292,7 +291,6 @@ def after_block(number: int, change: Callable[[], Any], monkeypatch: pytest.Monk
 
 
 def parsed(two_inputs: list[str], invoke: Invoke) -> str:
-    """What one process writes of the inputs as they are."""
     return invoke(*two_inputs, "--threads", "1").out
 
 

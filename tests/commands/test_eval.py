@@ -14,7 +14,6 @@ SENTENCE = "the old farmers near the river feed three hungry goats ."
 
 
 def scores(ran: Ran) -> dict[str, Any]:
-    """The only scores of an evaluation."""
     (value,) = ran.json["scores"].values()
     return dict(value)
 

@@ -77,7 +77,6 @@ def test_what_goes_wrong_is_told_once(folder: Path) -> None:
 
 
 def numbers(value: Any, path: str = "") -> dict[str, float]:
-    """Every number of a report, by where it stands."""
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     found = {key: number for name, part in parts for key, number in numbers(part, f"{path}.{name}").items()}
     return found | ({path: value} if isinstance(value, int | float) else {})

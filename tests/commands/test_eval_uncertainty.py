@@ -22,7 +22,6 @@ OOD = "zxq vbn .\nqqq www eee rrr\nuuu\n"
 
 
 def scores(ran: Ran) -> dict[str, Any]:
-    """The only scores of an evaluation."""
     assert ran.code == 0, ran.err
     (value,) = ran.json["scores"].values()
     return dict(value)

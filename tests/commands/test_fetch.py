@@ -38,13 +38,11 @@ LICENSED = [corpus for corpus in CORPORA.values() if corpus.brings]
 
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of corpora, which is not there yet."""
     monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
 
 
 def written(folder: Path) -> dict[str, str]:
-    """The files below a folder and their texts."""
     return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -183,7 +181,6 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, corpus: str, contents: dict[str, b
 
 @pytest.fixture
 def tiny(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """SST-5 with three tiny files."""
     contents = {f"{split}.txt": f"4 a fine {split}\n".encode() for split in ("train", "dev", "test")}
     server.files = stand_in(monkeypatch, "sst5", contents)
     return server
@@ -692,8 +689,6 @@ def recipe(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> s
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    """Let a user at a terminal answer."""
-
     class Typed:
         def isatty(self) -> bool:
             return True

@@ -92,7 +92,6 @@ def test_a_format_shows_an_option_or_says_that_it_cannot(
 
 
 def contents(output: Path) -> dict[str, str]:
-    """What was written, by name."""
     files = [output] if output.is_file() else sorted(output.iterdir())
     return {path.name: path.read_text("utf-8") for path in files}
 

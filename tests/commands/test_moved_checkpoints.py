@@ -16,7 +16,6 @@ MORE = ("train", "tiny.yaml", "--resume", "save.keep=1")
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """The content of a folder, and which links it has."""
     every = {path.relative_to(folder): path for path in folder.rglob("*")}
     return {str(name): path.read_bytes() for name, path in every.items() if path.is_file()}
 

@@ -52,13 +52,11 @@ def parse(
 
 
 def heads_of(analysis: Analysis) -> list[int]:
-    """The heads of a tree that was asked for."""
     assert analysis.heads is not None
     return list(analysis.heads.tolist())
 
 
 def words_of(conllu: str) -> list[list[str]]:
-    """The words of every sentence of a CoNLL-U text."""
     blocks = [block for block in conllu.split("\n\n") if block.strip()]
     return [
         [line.split("\t")[1] for line in block.splitlines() if line[0] != "#" and line.split("\t")[0].isdigit()]
@@ -94,7 +92,6 @@ def assert_trees(conllu: str) -> None:
 
 
 def numbers(block: str) -> list[str]:
-    """The ID column of a sentence."""
     return [line.split("\t")[0] for line in block.splitlines() if line and line[0] != "#"]
 
 

@@ -82,7 +82,6 @@ def recording() -> Iterator[set[str]]:
 
 
 def content(folder: Path) -> dict[str, bytes | str | None]:
-    """All that is below a folder."""
     return {
         str(path.relative_to(folder)): path.readlink().name if path.is_symlink()
         else path.read_bytes() if path.is_file() else None
@@ -103,7 +102,6 @@ def material(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(material: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the material as the current folder."""
     shutil.copytree(material, tmp_path / "place", symlinks=True)
     monkeypatch.chdir(tmp_path / "place")
     return tmp_path / "place"

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.usefixtures("pages")
 
 
 def content(folder: Path) -> dict[str, bytes | None]:
-    """Every file of a folder."""
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
     return {name: path.read_bytes() if path.is_file() else None for name, path in files.items()}
 

@@ -89,7 +89,6 @@ def link_to_zeros(path: Path) -> None:
 
 
 def link_to_a_file(path: Path) -> None:
-    """To the very content that was there."""
     path.symlink_to(path.with_name(f"{path.name}.original"))
 
 

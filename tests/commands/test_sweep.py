@@ -22,7 +22,6 @@ QUICK = ("train.steps=2", "data.test=null", "eval.trees=false", "model.base_widt
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a tiny recipe, in which the test runs."""
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 

@@ -24,7 +24,6 @@ RAW = [*"\x1b\x07\u202e\x9b"]
 
 
 def clean(*texts: str) -> None:
-    """Nothing in these texts is an order to a terminal."""
     for text in texts:
         for character in RAW:
             assert character not in text, ascii(text)

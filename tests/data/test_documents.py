@@ -196,7 +196,6 @@ CORPORA = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_siz
 
 
 def corpus(lengths: list[list[int]]) -> Corpus:
-    """Documents whose sentences have these lengths."""
     tokens = [0, *itertools.accumulate(length for document in lengths for length in document)]
     return Corpus(tokens, [0, *itertools.accumulate(map(len, lengths))])
 

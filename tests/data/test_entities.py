@@ -45,7 +45,6 @@ ENTITY: dict[Scheme, str] = {
 
 
 def read_by_expression(tags: list[str], scheme: Scheme) -> list[Span]:
-    """The entities that are written as the scheme asks for, whatever stands around them."""
     text = "".join(f"{tag} " for tag in tags)
     found = [(match.start(), match.end(), match[0]) for match in re.finditer(ENTITY[scheme], text)]
     return [Span(text[:start].count(" "), text[:end].count(" "), entity[2]) for start, end, entity in found]

@@ -60,7 +60,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def rows(prepared: Prepared, split: str = "train") -> list[list[int]]:
-    """All that is stored of the sentences, sentence by sentence."""
     found = prepared.splits[split]
     columns = [name for name in ("ids", "frequency", "first", "read", "heads", "upos", "features") if found.has(name)]
     return [[*found.row(name, i).tolist(), -9] for i in range(len(found)) for name in columns]

@@ -12,7 +12,6 @@ from probtrans_cli.statistics.parse_scores import Row, parsed_rows
 
 
 def conllu(*rows: str) -> list[str]:
-    """Lines of a sentence from HEAD and DEPREL of every word."""
     words = (f"{number}\tw\t_\tX\t_\t_\t{row.replace(' ', chr(9))}\t_\t_" for number, row in enumerate(rows, start=1))
     return ["# a comment", *words, ""]
 

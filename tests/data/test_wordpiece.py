@@ -266,7 +266,6 @@ TOKENIZER: dict[str, Any] = json.loads(WordPieces(TOY)._text.to_str())
 
 
 def changed(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-    """A tokenizer.json after a change."""
     content: dict[str, Any] = json.loads(json.dumps(TOKENIZER))
     change(content)
     return content

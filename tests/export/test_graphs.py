@@ -110,7 +110,6 @@ def same(graph: Graph, folder: Path) -> bool:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small batches, as what is tested has been traced nowhere."""
     monkeypatch.setattr(measure, "SENTENCES", 7)
     monkeypatch.setattr(measure, "WORDS", 30)
     monkeypatch.setattr(measure, "DRAWS", 3)

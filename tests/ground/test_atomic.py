@@ -14,24 +14,20 @@ FAILURES = [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueEr
 
 
 def names(folder: Path) -> list[str]:
-    """What is in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def hidden(folder: Path) -> list[str]:
-    """What is left of a writer."""
     return [name for name in names(folder) if name.startswith(".")]
 
 
 def write_half(path: Path, failure: BaseException) -> None:
-    """Begin to replace a file, and fail."""
     with atomic.replacing(path) as file:
         file.write("half")
         raise failure
 
 
 def fill_half(folder: Path, failure: BaseException) -> None:
-    """Begin to replace a folder, and fail."""
     with atomic.writing_folder(folder) as new:
         (new / "file").write_text("half")
         raise failure

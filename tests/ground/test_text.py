@@ -10,7 +10,6 @@ from probtrans_cli.text import escaped, first_of, harmless, printable, visible
 
 
 def plain_printable(text: str, longest: int) -> str:
-    """What a message shows, the simple way."""
     shortened = text if len(text) <= longest else text[: longest - 1] + "…"
     return "".join(one if one.isprintable() else escaped(one) for one in shortened)
 

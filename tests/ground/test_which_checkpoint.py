@@ -40,13 +40,11 @@ def read(path: Path) -> dict[str, object]:
 
 
 def rewrite(folder: Path, name: str, value: object) -> None:
-    """Change a file of a checkpoint, with its checksum."""
     files = checkpoint.verify(folder, training=True).files
     checkpoint.write(folder, files | {name: json.dumps(value)}, {})
 
 
 def named(name: str) -> int:
-    """The step of what a name means."""
     return int(checkpoint.locate(name).name.removeprefix("step-"))
 
 

@@ -95,7 +95,6 @@ def _cells(name: str, row: Row) -> tuple[str, ...]:
 
 
 def told(one: Tried) -> str:
-    """A fault in words, with the command that repeats it."""
     again = f"python -m tests.hostile --only {one.group} --seed {one.seed} --index {one.index}"
     lines = [f"{one.group}, input {one.index}: {again}", *(f"  {fault}" for fault in one.faults)]
     return "\n".join([*lines, f"  its files: {one.kept}\n"])

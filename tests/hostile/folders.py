@@ -26,7 +26,6 @@ OF_A_RUN = (
 
 
 def alter(place: Place, name: str) -> None:
-    """Change a file, in the way of its kind or in any."""
     path = place.folder / name
     path.write_bytes(of_kind(place.chance, name, path.read_bytes()))
 
@@ -185,7 +184,6 @@ SUMS = "SHA256SUMS"
 
 
 def signed(folder: Path) -> None:
-    """Write the checksums of a checkpoint again, of all files that are there."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS)
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n" for path in files]
     (folder / SUMS).write_text("".join(lines), "utf-8")

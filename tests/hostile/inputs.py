@@ -343,7 +343,6 @@ def probable(conllu: str) -> dict[str, str]:
 
 
 def json_lines_mutated(chance: Random, content: bytes) -> bytes:
-    """JSON lines of which one has other values."""
     lines = content.splitlines(keepends=True)
     place = chance.randrange(len(lines))
     return b"".join([*lines[:place], json_mutated(chance, lines[place]), b"\n", *lines[place + 1 :]])

@@ -21,7 +21,6 @@ CORPORA = ("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "notes.txt"
 
 
 def _moment(place: Place, command: str) -> Signal:
-    """A signal at any moment of a command."""
     chance = place.chance
     kind = chance.choice(("calls", "files"))
     count = json.loads((place.material / "counted.json").read_text("utf-8"))[command][kind]
@@ -59,7 +58,6 @@ def training(place: Place) -> None:
 
 
 def _leave_files(place: Place, run: Path) -> None:
-    """Files of a user's in the folder of a run, and in what is in it."""
     inside = ["", "checkpoints/", "trees/", *(f"checkpoints/{path.name}/" for path in run.glob("checkpoints/step-*"))]
     for number, name in enumerate(place.chance.sample(inside, 2)):
         if name and not (run / name).is_dir():
@@ -107,7 +105,6 @@ def _weights(run: Path) -> dict[str, bytes]:
 
 
 def _metrics(run: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl without what is timed."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
     return [{key: value for key, value in line.items() if key != "words_per_second"} for line in lines]
 
@@ -215,7 +212,6 @@ def _require_whole(place: Place, out: Path, old: str, ended: Ended) -> None:
 
 
 def kill(place: Place) -> None:
-    """One of these commands, killed."""
     kinds = (training, training, training, replaced, preparing, preparing, in_bulk, in_bulk, evaluating, writing)
     kinds[place.index % len(kinds)](place)
 

@@ -150,7 +150,6 @@ def _run(folder: Path, arguments: Sequence[str], counted: str | None = None) -> 
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """The checksums of all files below a folder."""
     return {
         str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()
     }

@@ -43,7 +43,6 @@ def mutated(chance: Random, content: bytes, *, longest: int = 300) -> bytes:
 
 
 def hostile(chance: Random) -> bytes:
-    """One of the hostile words."""
     return chance.choice(HOSTILE).encode("utf-8", "surrogatepass")
 
 

@@ -87,7 +87,6 @@ class Place:
         self.guarded.update({path: sum for path, sum in found.items() if not path.startswith(ours)} if ours else found)
 
     def guard_one(self, name: str) -> None:
-        """From now on, this file may not be changed."""
         self.guarded[name] = _checksum(self.folder / name)
 
     # --- commands -----------------------------------------------------------------------------------------------------
@@ -96,7 +95,6 @@ class Place:
         self, *arguments: str, stdin: bytes = b"", kill: Signal | None = None, delay: float = 0.0,
         function: Function | None = None,
     ) -> Running:  # fmt: skip
-        """Start a command."""
         streams = self.streams / f"{len(list(self.streams.glob('*'))) if self.streams.exists() else 0}"
         return start(arguments, self.folder, streams, stdin=stdin, kill=kill, delay=delay, function=function)
 
@@ -113,7 +111,6 @@ class Place:
         self, *arguments: str, stdin: bytes = b"", kill: Signal | None = None, allowed: Collection[int] = CODES,
         function: Function | None = None,
     ) -> Ended:  # fmt: skip
-        """Run a command and judge it."""
         return self.wait(self.start(*arguments, stdin=stdin, kill=kill, function=function), allowed)
 
     # --- what is judged -----------------------------------------------------------------------------------------------
@@ -145,7 +142,6 @@ class Place:
         return lost
 
     def remove(self) -> None:
-        """Remove all files."""
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self.streams, ignore_errors=True)
 
@@ -191,7 +187,6 @@ def _no_number(name: str) -> None:
 
 
 def _files(folder: Path) -> list[str]:
-    """Files and links below a folder."""
     found = []
     for parent, folders, files in os.walk(folder):
         links = [name for name in folders if Path(parent, name).is_symlink()]

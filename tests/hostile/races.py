@@ -224,7 +224,6 @@ KINDS = (trainings, trainings, preparations, choices, stopped_between, exports, 
 
 
 def race(place: Place) -> None:
-    """One of these races, in turn."""
     KINDS[place.index % len(KINDS)](place)
 
 

@@ -10,7 +10,6 @@ import torch
 
 @pytest.fixture
 def double() -> Iterator[None]:
-    """New tensors are float64."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)

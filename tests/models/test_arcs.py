@@ -40,7 +40,6 @@ def labelled_trees(n: int, relations: int) -> list[Labelled]:
 
 
 def weight(scores: torch.Tensor, heads: tuple[int, ...], relations: tuple[int, ...], n: int) -> float:
-    """Of a labelled tree over the first n words."""
     column = [scores.shape[-1] - 1 if head == n else head for head in heads]
     return sum(float(scores[i, c, j]) for i, (c, j) in enumerate(zip(relations, column, strict=True)))
 

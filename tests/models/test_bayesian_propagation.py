@@ -98,7 +98,6 @@ def test_random_networks_beside_draws(layers: int, noise: float, positions: dict
 
 
 def scorer(sentence: Any, classes: int, **options: Any) -> tuple[Network, Inputs, Wants, str]:
-    """A network that scores words or sentences, sentences for it, what is wanted, and its name."""
     read = LinearOutput if sentence is None else SentenceOutput
     sizes = {"noise": 0.15, "width": 16, "inner": 32}
     made = network(lambda encoder: read(encoder.facts.width, classes), sentence=sentence, **sizes, **options)

@@ -17,14 +17,12 @@ pytestmark = pytest.mark.usefixtures("double")
 
 
 def random_cov(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
-    """A random covariance of a matrix of this shape, with four indices."""
     size = math.prod(shape)
     root = normal(size, size, seed=seed) / math.sqrt(size)
     return scale**2 * (root @ root.T).reshape(*shape, *shape)
 
 
 def vec(cov: Tensor) -> np.ndarray:
-    """The covariance of vec, which stacks columns."""
     rows, columns = cov.shape[:2]
     return cov.permute(1, 0, 3, 2).reshape(rows * columns, rows * columns).numpy()
 
@@ -140,7 +138,6 @@ def test_the_corrected_softmax_in_loops() -> None:
 
 
 def integrated(function: str, m: float, s: float) -> tuple[float, float]:
-    """Mean and variance of a function of N(m, s²), by the trapezoidal rule over ± 12 s."""
     x = np.linspace(m - 12 * s, m + 12 * s, 400_001)
     weight = np.exp(-(((x - m) / s) ** 2) / 2) / (s * math.sqrt(2 * math.pi)) * (x[1] - x[0])
     given = torch.from_numpy(x)

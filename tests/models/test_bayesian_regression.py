@@ -20,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("double")
 
 
 def weights(seed: int) -> dict[str, Tensor]:
-    """A block's weights."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:

@@ -129,20 +129,17 @@ def inputs(made: Network, lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> 
 
 
 def part(batch: Inputs, rows: Any, columns: Any = slice(None)) -> Inputs:
-    """Some sentences of a batch."""
     segments = None if batch.segments is None else batch.segments[rows, columns]
     return Inputs(ids=batch.ids[rows, columns], mask=batch.mask[rows, columns], segments=segments)
 
 
 def everything(made: Network, batch: Inputs) -> dict[str, Tensor]:
-    """States, arcs, and what stands for the sentence, if anything does."""
     outputs = encode(made, batch.ids, batch.mask, arcs=True, segments=batch.segments)
     parts = {"states": outputs.states, "arcs": outputs.arcs, "sentence": outputs.sentence}
     return {key: value for key, value in parts.items() if value is not None}
 
 
 def further_columns(made: Network) -> int:
-    """The number of columns of arcs behind those of the words."""
     section: Any = made.encoder.top.section
     of_features = getattr(section, "globals", None)
     return made.has_root_column + (of_features.features if of_features and of_features.kind == "all-dep" else 0)

@@ -52,7 +52,6 @@ def allowed_softmax(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor
 
 
 def states(model: Any, unary: torch.Tensor, mask: torch.Tensor) -> list[State]:
-    """Where inference starts, where it ends, and two random states."""
     start, *_, end = model.infer(unary, mask)
     return [start, end, random_state(start, 1), random_state(start, 2)]
 

@@ -24,7 +24,6 @@ DRAWS = [pytest.param(seed, marks=[] if seed in ALWAYS else [pytest.mark.exhaust
 
 @pytest.fixture(autouse=True)
 def _exact_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Means of spherical variables to the last digits, for sizes as small as these."""
     monkeypatch.setattr(inference, "_STEPS", 60)
 
 

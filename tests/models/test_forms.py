@@ -70,7 +70,6 @@ SCORES = with_distances(DECOMPOSITIONS, [None, 0, 3])
 
 
 def pack(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
-    """Let rows be the real words alone, or all positions."""
     monkeypatch.setattr(layout, "WORTH_PACKING", -1.0 if packed else 2.0)
 
 

@@ -130,7 +130,6 @@ TRAININGS: dict[str, list[str]] = {
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workplace as the current folder."""
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 

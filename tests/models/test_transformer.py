@@ -59,7 +59,6 @@ def encoder(**options: Any) -> TransformerEncoder:
 
 
 def norm(x: Tensor, of: nn.Module) -> Tensor:
-    """Layer normalisation of one word."""
     assert isinstance(of, nn.LayerNorm)
     return (x - x.mean()) / (x.var(correction=0) + of.eps).sqrt() * of.weight + of.bias
 

@@ -78,14 +78,12 @@ def convert(invoke: Invoke) -> Any:
 
 
 def texts(path: str) -> list[tuple[str, list[Any]]]:
-    """The sentences of a file and the texts of their tuples."""
     data = Data.model_validate({"train": path, "format": "extractions", "grid": {"rows": 20}})
     read = read_corpus(path, "extractions", data=data)
     return [(" ".join(one.words[:-3]), json.loads(one.form or "")) for one in read]
 
 
 def words_of(given: list[tuple[str, list[Any]]]) -> list[tuple[str, list[list[str]]]]:
-    """The sentences that have a tuple, and the words of each tuple in any order."""
     return [(sentence, [sorted(" ".join(one).split()) for one in tuples]) for sentence, tuples in given if tuples]
 
 

@@ -272,7 +272,6 @@ TREE = """# text = cats and dogs sleep
 
 
 def read(text: str, **grid: Any) -> list[Sentence]:
-    """The sentences of a corpus."""
     data = Data.model_validate({"train": "x.txt", "format": "coordinations", "grid": grid})
     return list(read_corpus("x.txt", "coordinations", data=data, lines=text.split("\n")))
 

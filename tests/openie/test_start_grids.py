@@ -39,7 +39,6 @@ def tensors(model: Model) -> dict[str, torch.Tensor]:
 
 
 def lines(message: str) -> dict[str, str]:
-    """What is told of each kind of tensors."""
     parts = (line.strip().partition(": ") for line in message.splitlines())
     return {name: rest for name, _, rest in parts if name in ("not there, drawn at random", "left there")}
 

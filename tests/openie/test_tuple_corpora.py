@@ -37,7 +37,6 @@ def words_of(sentence: Sentence) -> list[str]:
 
 
 def texts(sentence: Sentence) -> list[tuple[str, ...]]:
-    """The tuples that the rows of a sentence stand for."""
     words = words_of(sentence)
     return [tuple(each.texts(words)) for each in rows_to_tuples(words, sentence.grid or ())]
 
@@ -269,7 +268,6 @@ def test_a_file_may_have_other_extra_words_than_the_recipe() -> None:
 
 
 def record(words: str, **more: Any) -> str:
-    """A sentence of one word with a tuple that says its words."""
     entry = {"arg1": "a", "rel": "a", "words": json.loads(words), **more}
     return json.dumps({"words": ["a"], "tuples": [entry]})
 

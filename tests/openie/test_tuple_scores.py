@@ -30,7 +30,6 @@ def of(arg1: str, relation: str, *others: str, confidence: float = 1.0) -> Tuple
 
 
 def rounded(gold: Tuples, predicted: Tuples, *, single_match: bool = False) -> dict[str, float]:
-    """As published."""
     return {
         name: round(value, 4) for name, value in vars(carb_scores(gold, predicted, single_match=single_match)).items()
     }

@@ -54,7 +54,6 @@ def paths(section: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tupl
 
 
 def unused_keys() -> set[str]:
-    """The keys that hold a value, not a section, and that no shipped recipe sets."""
     recipes = [yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / "recipes").glob("*.yaml")]
     used = {path for recipe in recipes for path in paths(recipe)}
     return {".".join(path) for path, schema in every_key() if path not in used and not kinds(schema)}

@@ -70,7 +70,6 @@ SIZES = {"labels", "channels", "distance", "rank", "features", "width", "inner",
 
 
 def sections(section: dict[str, Any]) -> list[dict[str, Any]]:
-    """A section and those within it."""
     inner = [sections(part) for part in section.values() if isinstance(part, dict)]
     return [section, *chain.from_iterable(inner)]
 

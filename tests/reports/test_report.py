@@ -220,7 +220,6 @@ def test_nothing_is_fetched(trained: Path) -> None:
 
 
 def drawn(svg: str) -> np.ndarray:
-    """The places of the first curve's points."""
     path = re.search(r'<path class="curve [^"]*" d="M([^"]*)"', svg)
     assert path is not None
     return np.array([[float(x) for x in point.split()] for point in path[1].split("L")])

@@ -450,7 +450,6 @@ def test_scores_of_dev_are_called_so(tmp_path: Path) -> None:
 
 
 def on(corpus: str, *overrides: str) -> tuple[str, ...]:
-    """What trains and scores a tagger on another corpus."""
     files = (f"data.train={corpus}-train.conllu", f"data.test={corpus}-test.conllu")
     return (f"name=pos-{corpus}", "task={kind: tagging, column: xpos}", *files, *overrides)
 

@@ -18,7 +18,6 @@ FEATS = ["_", "Number=Sing", "Number=Plur|Typo=Yes", "Number=Plur", "Case=Nom|Nu
 
 
 def random_tree(words: int, draw: random.Random) -> list[Row]:
-    """A tree with one root, with random annotation."""
     order = draw.sample(range(1, words + 1), words)
     heads = {word: draw.choice(order[:place]) if place else 0 for place, word in enumerate(order)}
     return [

@@ -54,11 +54,9 @@ class Corpus:
         return Network(self.vocabulary.size, models.build(ENCODERS[kind]), task.output).eval()
 
     def batch(self, indices: Any = None) -> Batch:
-        """Of all sentences, or of some."""
         return batch_of(self.task(), self.split, self.all if indices is None else indices)
 
     def masked(self, masks: Masks, draw: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(hidden, shown) of all sentences."""
         hidden = masks.hidden(self.batch(), draw)
         return hidden, masks.shown(self.ids, hidden, draw)
 

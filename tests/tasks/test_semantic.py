@@ -79,7 +79,6 @@ class Corpus:
 
 
 def soft(scores: list[Tensor], chosen: int) -> float:
-    """Minus the logarithm of the softmax."""
     return float(torch.stack(scores).logsumexp(0) - scores[chosen])
 
 

@@ -27,7 +27,6 @@ runtime: {device: cpu, threads: 1}
 
 
 def as_labels(lines: list[str]) -> str:
-    """The same as JSON lines of labels."""
     text = ""
     for one in read_cogs(lines, "x"):
         labels = one.analysis

@@ -54,7 +54,6 @@ def rows_of(scores: dict[str, np.ndarray], i: int) -> dict[str, np.ndarray]:
 
 
 def by_enumeration(kinds: list[str], scores: dict[str, np.ndarray]) -> tuple[float, tuple[str, ...]] | None:
-    """The largest sum of scores, and the frames that have it."""
     allowed = [frames for frames in product(*(CHOICES[kind] for kind in kinds)) if is_allowed(kinds, frames)]
     return max(((total(frames, scores), frames) for frames in allowed), default=None)
 

@@ -30,7 +30,6 @@ def shell(script: str, folder: Path, **more: str) -> subprocess.CompletedProcess
 
 
 def shortened(name: str) -> str:
-    """A block of the page with a training of three updates."""
     return block(name, "docs/processes.md").replace("train quickstart", f"train quickstart {QUICK}")
 
 

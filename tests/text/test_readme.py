@@ -45,7 +45,6 @@ CODE = re.compile(r"`([^`]+)`")
 
 
 def prose(page: str) -> str:
-    """A page without its blocks of code."""
     return FENCE.sub("", PAGES[page])
 
 
@@ -72,7 +71,6 @@ def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def quickened(code: str) -> str:
-    """The block with trainings of a few updates."""
     return re.sub(r"train\.epochs=\d+", "train.steps=20", code)
 
 
@@ -244,7 +242,6 @@ DECIMAL = re.compile(r"(?<![\d.])\d+\.\d+(?!\.?\d|M| s\.d\.)")  # but for sizes 
 
 
 def header(recipe: str) -> str:
-    """The comment at the head of a recipe and its section of a research log, as one line."""
     lines = RECIPES[recipe].partition("\nversion:")[0].splitlines()
     log = LOGS.partition(f"\n### `{recipe}`\n")[2].partition("\n## ")[0].partition("\n### ")[0]
     return " ".join(" ".join([*(line.lstrip("#") for line in lines), log]).split())

@@ -59,13 +59,11 @@ def module(path: Path) -> str:
 
 
 def room(name: str) -> str:
-    """The room of a module."""
     first = name.split(".", maxsplit=1)[0] or "__init__"
     return "ground" if first in GROUND else "roof" if first in ROOF else first
 
 
 def floor(name: str) -> int:
-    """The number of its floor."""
     return next(number for number, rooms in enumerate(FLOORS) if room(name) in rooms)
 
 
@@ -74,7 +72,6 @@ MODULES = {module(path): path for path in FILES}
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """The syntax tree of a file."""
     return ast.parse(path.read_text("utf-8"))
 
 
@@ -98,7 +95,6 @@ def imports(path: Path) -> tuple[tuple[str, bool], ...]:
 
 
 def ours(path: Path) -> set[str]:
-    """The modules of the package that a file imports."""
     names = {name.removeprefix("probtrans_cli.") for name, _ in imports(path) if name.startswith("probtrans_cli.")}
     return {name if name in MODULES else name.rpartition(".")[0] for name in names}
 

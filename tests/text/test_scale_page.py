@@ -35,7 +35,6 @@ def place(trained: Path, tmp_path: Path) -> Path:
 
 
 def program(word: str) -> str:
-    """The page's Python block that has a word, changed by nothing."""
     (found,) = [code for language, code in BLOCKS if language == "python" and word in code]
     return found
 
@@ -150,7 +149,6 @@ def test_spark(place: Path) -> None:
 
 
 def same_rows(place: Path, folder: str) -> None:
-    """The analyses of the whole text but its empty lines, in any order."""
     table = pa.concat_tables([pq.read_table(path) for path in sorted((place / folder).glob("*.parquet"))])
     found = sorted((row["words"], row["heads"]) for row in table.select(["words", "heads"]).to_pylist() if row["words"])
     assert found == sorted((one["words"], one["heads"]) for one in expected(place) if one["words"])

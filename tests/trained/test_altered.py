@@ -82,7 +82,6 @@ def signed(folder: Path) -> None:
 
 @pytest.fixture
 def best(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the tagger's best checkpoint."""
     monkeypatch.chdir(trained)
     return Path(shutil.copytree(trained / "runs/tagger/checkpoints/best", tmp_path / "best"))
 

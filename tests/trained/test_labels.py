@@ -51,7 +51,6 @@ def invoke(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 @pytest.fixture
 def text(tmp_path: Path) -> str:
-    """A file with a few sentences, one of them empty."""
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
     return str(path)
@@ -79,7 +78,6 @@ def distributions(model: Model, words: list[str]) -> np.ndarray:
 
 
 def labels_of_misc(conllu: str) -> list[list[tuple[int, float]]]:
-    """The labels of every word of a CoNLL-U text."""
     found = []
     for line in conllu.splitlines():
         if line[:1].isdigit():

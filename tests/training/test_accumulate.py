@@ -86,20 +86,17 @@ def trainers(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trainer]
 
 
 def uneven(trainer: Trainer) -> tuple[np.ndarray, np.ndarray]:
-    """A few long sentences, and many short ones."""
     order = np.argsort(-trainer.train_split.lengths, kind="stable")
     return order[:2], order[-7:]
 
 
 def gradients(trainer: Trainer) -> Tensor:
-    """Those of the latest update, as one vector."""
     return torch.cat(
         [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().double() for p in trainer.optimizer.parameters]
     )
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
-    """The length of the difference of two vectors, relative to that of the second."""
     return float((found - expected).norm() / expected.norm())
 
 

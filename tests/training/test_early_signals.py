@@ -39,7 +39,6 @@ CHANGES = ("train.epochs=1", "train.accumulate=2")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A workplace."""
     return workplace(tmp_path)
 
 
@@ -65,7 +64,6 @@ def stopped(folder: Path, where: str, *arguments: str, number: int = signal.SIGT
 
 
 def goes_on(folder: Path, arguments: Sequence[str]) -> None:
-    """The command, without what stopped it, comes to its end."""
     done = subprocess.run([*COMMAND, "-q", *arguments], cwd=folder, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

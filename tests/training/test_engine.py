@@ -24,7 +24,6 @@ from probtrans_cli.training.loop import Trainer
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new workplace as the current folder."""
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 

@@ -33,7 +33,6 @@ def stage_of(name: str) -> int:
 
 
 def moves(name: str, start: str) -> Iterator[tuple[str, Tensor]]:
-    """By how much a training has moved the parameters of another's end."""
     before = loaded(start).network.state_dict()
     for key, value in loaded(name).network.state_dict().items():
         yield key, value - before[key]
@@ -243,7 +242,6 @@ def test_features_start_at_zero_so_that_nothing_changes_before_they_are_learned(
 
 
 def ends(name: str) -> list[Tensor]:
-    """The probabilities of tags of two words, by a run."""
     found = probtrans_cli.load(f"runs/{name}").analyze(["two Dog"])
     return [torch.tensor(one.prediction["tag_probability"]) for one in found]
 

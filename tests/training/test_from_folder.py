@@ -20,7 +20,6 @@ INTERRUPTED = ("train.steps=6", "optim.lr=0.01", "save.every_steps=2", "save.kee
 
 @pytest.fixture
 def moved(bert: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The BERT folder below $PROBTRANS_DATA."""
     Path("corpora/models").mkdir(parents=True)
     monkeypatch.setenv("PROBTRANS_DATA", str(Path("corpora").absolute()))
     return Path("bert").rename("corpora/models/bert")

@@ -58,7 +58,6 @@ class Job:
             time.sleep(0.02)
 
     def rank(self, number: int) -> int:
-        """The process of a rank."""
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])

@@ -38,7 +38,6 @@ MODELS = {"probabilistic": [], "transformer": [TRANSFORMER], "bert": [BERT], "st
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workplace with a corpus of every format as the current folder."""
     monkeypatch.chdir(corpora_of_every_task(tmp_path, times=1))
     return tmp_path
 

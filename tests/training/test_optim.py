@@ -94,7 +94,6 @@ OPTIONS = {"lr": 0.2, "effective_size": 50.0, "hessian_start": 0.3, "betas": (0.
 
 
 def loss_of(parameter: Tensor) -> Tensor:
-    """Something with a curvature that changes."""
     target = torch.linspace(-1, 2, parameter.numel(), dtype=parameter.dtype).view_as(parameter)
     return ((parameter - target).cosh() - 1).mean() * 3
 

@@ -34,7 +34,6 @@ def servers(forks: Forks) -> Iterator[list[Forks]]:
 
 @pytest.fixture
 def places(tmp_path: Path) -> list[Path]:
-    """A workplace for each of two trainings, beside the folder of runs."""
     return [workplace(tmp_path / name) for name in ("first", "second")]
 
 

@@ -52,7 +52,6 @@ Whole = Callable[[str], tuple[Path, int]]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workplace."""
     return workplace(tmp_path_factory.mktemp("resume"))
 
 
@@ -85,13 +84,11 @@ def weights(run: Path) -> dict[str, bytes]:
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl without what is timed."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
     return [{key: value for key, value in line.items() if key != "words_per_second"} for line in lines]
 
 
 def state(run: Path) -> dict[str, Any]:
-    """The state of the last checkpoint without what is timed."""
     values: dict[str, Any] = json.loads((run / "checkpoints/last/training/state.json").read_text("utf-8"))
     values.pop("seconds")
     return values
@@ -309,7 +306,6 @@ def dangling_last(checkpoints: Path) -> None:
 
 
 def half_a_newest(checkpoints: Path) -> None:
-    """As a copy that was broken off leaves it."""
     no_links(checkpoints)
     (checkpoint.steps(checkpoints)[-1][1] / "training/optimizer.safetensors").unlink()
 

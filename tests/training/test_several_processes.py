@@ -28,7 +28,6 @@ SCORED = ("tagging-transformer", "openie-probabilistic")
 
 
 def job(world: int | str, name: str, steps: int = STEPS, **more: Any) -> dict[str, Any]:
-    """The training of a variant, in a run that begins with the number of processes."""
     saves = ["save.every_steps=2", "save.keep=9"] if name in EXACT else []
     changes = [*VARIANTS[name], *saves, "eval.every_epochs=2", f"train.steps={steps}", f"name={name}"]
     return {"run": f"{world}-{name}", "changes": changes, **more}
@@ -48,7 +47,6 @@ def losses(run: Path) -> list[float]:
 
 
 def assert_close(run: Path, whole: Path) -> None:
-    """The weights of two runs differ by rounding."""
     found, expected = (load_file(one / "checkpoints/last/model.safetensors") for one in (run, whole))
     for key, value in found.items():
         np.testing.assert_allclose(value, expected[key], rtol=0, atol=1e-5)

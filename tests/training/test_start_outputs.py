@@ -32,7 +32,6 @@ def assert_rows(output: Any, expected: dict[str, tuple[Any, int]], names: list[s
 
 
 def labelled(name: str, labels: list[str]) -> None:
-    """A table of texts with labels, as often as they stand there."""
     lines = [f"two cheap farmers fold the shirt {i % 3}\t{label}" for i, label in enumerate(labels)]
     Path(name).write_text("\n".join(lines) + "\n", "utf-8")
 

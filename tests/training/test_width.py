@@ -109,12 +109,10 @@ def trained(section: dict[str, Any], rate: float, seed: int, updates: int = 10) 
 
 
 def settings(case: str) -> tuple[float, float, float]:
-    """Those of a case, or of its first word."""
     return SETTINGS.get(case, SETTINGS[case.partition("-")[0]])
 
 
 def section(case: str, width: int, base: int | None) -> dict[str, Any]:
-    """The section of a case."""
     std, words, _ = settings(case)
     options: dict[str, Any] = CASES[case](width, base)
     return options | {"word_std": words, "std" if options["kind"] == "transformer" else "ternary_std": std}
@@ -144,7 +142,6 @@ def is_score(name: str) -> bool:
 
 
 def far(exponents: dict[str, float], tolerance: float) -> dict[str, float]:
-    """Those that are not 0."""
     return {name: value for name, value in exponents.items() if not abs(value) < tolerance}
 
 

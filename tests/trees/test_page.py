@@ -154,7 +154,6 @@ class Opened:
         return str(self.run("return document.getElementById(arguments[0]).textContent", name))
 
     def keys(self, *keys: str) -> None:
-        """Typed where the focus is."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
     def show(self, index: int) -> None:
