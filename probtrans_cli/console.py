@@ -25,8 +25,7 @@ from probtrans_cli.text import columns, harmless
 
 SILENT, QUIET, NORMAL, VERBOSE = -1, 0, 1, 2
 SECONDS_BETWEEN_LINES = 15.0  # of a long work
-WIDTH = 80
-"""Columns of a report where there is no terminal."""
+WIDTH = 80  # columns of a report where there is no terminal
 
 
 class Console:

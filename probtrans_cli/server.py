@@ -35,8 +35,7 @@ from probtrans_cli.errors import UsageError, reason
 from probtrans_cli.text import from_json
 from probtrans_cli.version import __version__
 
-VARIABLE = "PROBTRANS_SERVER"
-"""The environment variable that names the server's socket."""
+VARIABLE = "PROBTRANS_SERVER"  # the environment variable that names the server's socket
 VERBS = ("generate", "parse")
 """What a client leaves to the server: the verbs that load a model to answer."""
 NUMBER = struct.Struct("<i")

@@ -62,16 +62,11 @@ class BulkRequest:
     """The arguments of `parse --output-dir`."""
 
     parse: ParseRequest
-    """The model, the inputs, and the form of the output; with ``merge`` also where to."""
     folder: Path
     workers: int = 1
-    """Processes that do the share."""
     shard: str | None = None
-    """``I/N``: the share of the job, I from 1 to N; None: all of it."""
     merge: bool = False
-    """Only put the results together."""
     block_bytes: int | None = None
-    """Of a plain file; None: by the size of the inputs."""
 
 
 def parse_in_bulk(request: BulkRequest) -> None:

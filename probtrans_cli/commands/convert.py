@@ -37,17 +37,11 @@ class ConvertRequest:
     """The arguments of `convert`."""
 
     form: WrittenName
-    """A row of :data:`probtrans_cli.openie.writing.WRITTEN`."""
     files: Sequence[str] = ()
-    """``-`` is stdin, and so is no file at all."""
     format: GridFormat | None = None
-    """What the files have; None: their first lines tell it."""
     rows: int | None = None
-    """The most tuples of a sentence, or levels of nested coordinations; None: all (of levels the first 20)."""
     fix_lengths: bool = False
-    """Lines of tags of another length than their sentence are cut, or continued with NONE."""
     output: Path | None = None
-    """The file to write; None: stdout."""
 
 
 @dataclass(frozen=True)

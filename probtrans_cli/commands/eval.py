@@ -212,8 +212,7 @@ class _Noted:
     keeps: bool
     in_blocks: bool
     sentences: list[Sentence] = field(default_factory=list)
-    characters: int = 0
-    """With one more for the space or the line end behind each sentence."""
+    characters: int = 0  # with one more for the space or the line end behind each sentence
 
     def add(self, sentence: Sentence) -> None:
         ends = sentence.words.count(END) if self.in_blocks else 0  # each is the line end behind the word before it

@@ -21,25 +21,15 @@ class ExportRequest:
     """The arguments of `export`."""
 
     checkpoint: str
-    """A CKPT argument: a run folder, ``RUN@last``, ..."""
     out: Path
-    """The folder to write; it must not exist, or be empty."""
     format: ExportName = "safetensors"
-    """A row of :data:`probtrans_cli.export.EXPORTS`."""
     dtype: Dtype = "float32"
-    """Precision of the weights."""
     expand_shared: bool = False
-    """Write tensors that layers share once for each layer."""
     arcs: bool = False
-    """With the probabilities of arcs, in a format that leaves the choice."""
     name: str | None = None
-    """Of the package, in a format that makes one; None: the recipe's."""
     package_version: str | None = None
-    """Of the package; None: 1.0.0."""
     licence: str | None = None
-    """Of the model, as an SPDX identifier."""
     prune: float | None = None
-    """Share of the uncertain weights that is set to zero, those with the smallest mean in standard deviations."""
 
 
 def export(request: ExportRequest) -> dict[str, Any]:

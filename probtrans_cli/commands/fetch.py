@@ -32,13 +32,9 @@ class FetchRequest:
     """The arguments of `fetch`."""
 
     names: Sequence[str]
-    """Rows of :data:`probtrans_cli.corpora.CORPORA`, or files of them as a recipe names them; none: list all."""
     to: Path | None = None
-    """The folder under which they go; None: $PROBTRANS_DATA."""
     source: Path | None = None
-    """A local copy of the one that is named."""
     force: bool = False
-    """Replace files that differ."""
 
 
 def fetch(request: FetchRequest) -> list[dict[str, Any]]:

@@ -22,10 +22,8 @@ class GenerateRequest:
 
     checkpoint: str
     prompt: str | None = None
-    """None or ``-``: prompts are the lines of standard input."""
     sampling: Sampling = field(default_factory=Sampling)
     number: int = 1
-    """How many continuations of each prompt."""
     as_json: bool = False
 
 

@@ -40,31 +40,17 @@ class ParseRequest(ParseOptions):
     """The arguments of `parse`."""
 
     checkpoint: str
-    """A CKPT argument: a run folder, ``RUN@last``, ..."""
     files: Sequence[str] = ()
-    """``-`` is stdin, and so is no file at all."""
     format: FormatName = "conllu"
-    """A row of :data:`probtrans_cli.trained.formats.FORMATS`."""
     input_form: str = "auto"
-    """``auto``, ``text``, ``tokens`` or ``conllu``."""
     split: bool | None = None
-    """A line of text may have several sentences; None: unless the model answers for whole lines, see
-    :attr:`probtrans_cli.recipe.task.TaskSection.answers_lines`."""
     probability: bool = False
-    """Show the probability of every arc, tag and entity."""
     gold: bool = False
-    """Show also the trees that the input has."""
     coordination: str | None = None
-    """A CKPT of coordinations, at which sentences are split before tuples are extracted."""
     longest: int = LONGEST
-    """Words that a sentence may have, and tokens where words are divided into such."""
     too_long: Literal["error", "skip"] | None = None
-    """Sentences that are longer, or than the model has positions: ``error``, or ``skip``, an empty analysis; None:
-    ``skip`` by models that answer every line, such as those of tuples, and ``error`` by others."""
     output: Path | None = None
-    """The file or folder to write; None: stdout."""
     folder: Path | None = None
-    """Of pictures: the folder to write, a file for each."""
     threads: int | None = None
 
 
@@ -79,16 +65,12 @@ class Unread:
     has as many sentences as the input either way.
     """
 
-    models: Sequence[ModelBase]
-    """The models that read them."""
-    longest: int
-    """Words that a sentence may have, and tokens where words are divided into such."""
-    skips: bool
-    """Whether sentences that are too long get an empty analysis; else the first is an error."""
+    models: Sequence[ModelBase]  # the models that read them
+    longest: int  # words that a sentence may have, and tokens where words are divided into such
+    skips: bool  # whether sentences that are too long get an empty analysis; else the first is an error
     tell: Callable[[str], None] = console.log
     """Gets a warning of the first sentence that is too long, at once."""
-    loses_empty: bool = False
-    """Whether the output has no place for sentences without a word."""
+    loses_empty: bool = False  # whether the output has no place for sentences without a word
     counts: Counter[str] = field(default_factory=Counter)
     """Sentences that were too ``long``; of models that answer every line, those without a word (``empty``), and those
     of them that are ``lost``."""

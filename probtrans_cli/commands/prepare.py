@@ -18,15 +18,10 @@ class PrepareRequest:
     """The arguments of `prepare`."""
 
     recipe: str
-    """A file, a shipped recipe's name, a run folder, or ``-``."""
     overrides: Sequence[str] = ()
-    """``KEY=VALUE``, in order."""
     check: bool = False
-    """Read and count everything, write nothing."""
     force: bool = False
-    """Encode again even if up to date."""
     jobs: int = 1
-    """Processes that count and encode."""
 
 
 def prepare(request: PrepareRequest) -> tuple[str, corpus.Prepared]:

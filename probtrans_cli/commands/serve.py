@@ -13,8 +13,7 @@ from probtrans_cli import console, server
 from probtrans_cli.commands import bulk, generate, parse
 from probtrans_cli.trained.model import Model
 
-READY = parse, bulk, generate
-"""The verbs that are imported before the first command comes."""
+READY = parse, bulk, generate  # the verbs that are imported before the first command comes
 
 
 def serve(socket: Path, checkpoints: Sequence[str], run: Callable[[list[str]], int]) -> NoReturn:

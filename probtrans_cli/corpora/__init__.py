@@ -18,12 +18,9 @@ from typing import Literal, NamedTuple
 class Options:
     """How a corpus is put in place."""
 
-    folder: Path
-    """Where its files go."""
-    source: Path | None = None
-    """A local copy; None: its public address."""
-    force: bool = False
-    """Replace files that differ."""
+    folder: Path  # where its files go
+    source: Path | None = None  # a local copy; None: its public address
+    force: bool = False  # replace files that differ
 
 
 class Placed(NamedTuple):
@@ -40,15 +37,12 @@ class Corpus:
     name: str
     what: str
     licence: str
-    folder: str
-    """Where it lies under $PROBTRANS_DATA."""
+    folder: str  # where it lies under $PROBTRANS_DATA
     cite: str
-    steps: str = "made.copies"
-    """The function in this room that puts its files in place."""
+    steps: str = "made.copies"  # the function in this room that puts its files in place
     brings: str = ""
     """The folder with the user's own copy of a licensed corpus, which has no public address; empty: it is public."""
-    converted: tuple[str, ...] = field(default=())
-    """The files made of that copy."""
+    converted: tuple[str, ...] = field(default=())  # the files made of that copy
 
     @property
     def paths(self) -> list[str]:

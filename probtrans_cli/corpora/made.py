@@ -51,8 +51,7 @@ def corrected_rows(folder: Path) -> Iterator[int]:
 # --- WikiGold ---------------------------------------------------------------------------------------------------------
 
 BREAK = "-DOCSTART-"
-SIZES = {"test": 29, "dev": 14, "train": 102}
-"""Documents of each part of a split."""
+SIZES = {"test": 29, "dev": 14, "train": 102}  # documents of each part of a split
 
 
 def wikigold(corpus: Corpus, options: Options) -> Iterator[Placed]:

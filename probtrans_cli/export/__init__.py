@@ -24,16 +24,11 @@ class ExportFormat:
     """One form in which a model is written."""
 
     name: str
-    help: str
-    """Whom it is for."""
-    expands_shared: bool = False
-    """It can write tensors that layers share once for each layer."""
-    has_arcs: bool = False
-    """It can have the probabilities of arcs."""
-    has_int8: bool = False
-    """Its products can be those of 8-bit integers."""
-    is_package: bool = False
-    """It has a name, a version and a licence."""
+    help: str  # whom it is for
+    expands_shared: bool = False  # it can write tensors that layers share once for each layer
+    has_arcs: bool = False  # it can have the probabilities of arcs
+    has_int8: bool = False  # its products can be those of 8-bit integers
+    is_package: bool = False  # it has a name, a version and a licence
 
     def write(self, model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         module = importlib.import_module(f"{__name__}.{self.name}")

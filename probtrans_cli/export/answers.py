@@ -34,8 +34,7 @@ Record = dict[str, Any]
 Reading = Mapping[str, Any]
 Ids = Callable[[str], list[int]]
 ABSTAINED = "_"
-BAD_DATA, BAD_USE = 3, 2
-"""Exit codes, those of `parse`."""
+BAD_DATA, BAD_USE = 3, 2  # exit codes, those of `parse`
 AT_ONCE = 4096
 """Tokens of the texts that are read before they are answered, and of a batch with its padding."""
 
@@ -57,14 +56,10 @@ class Text(NamedTuple):
     text: str
     spans: list[tuple[int, int]]
     """The characters ``[begin, end)`` of its words, without the extra words."""
-    words: list[str]
-    """The words, without the extra words."""
-    ids: list[int]
-    """Of its tokens."""
-    first: list[int]
-    """The position of each word's first token, those of the extra words last."""
-    features: list[tuple[int, ...]]
-    """The rows of each token's word."""
+    words: list[str]  # the words, without the extra words
+    ids: list[int]  # of its tokens
+    first: list[int]  # the position of each word's first token, those of the extra words last
+    features: list[tuple[int, ...]]  # the rows of each token's word
 
 
 class Lookup:

@@ -112,12 +112,9 @@ class GraphFormat:
 
     name: str
     file: str
-    runner: str
-    """The name of what runs a graph."""
-    save: Callable[[Graph, ExportedProgram, Path], None]
-    """Writes a traced graph."""
-    opened: Callable[[Path], Run]
-    """Returns what runs a written graph."""
+    runner: str  # the name of what runs a graph
+    save: Callable[[Graph, ExportedProgram, Path], None]  # writes a traced graph
+    opened: Callable[[Path], Run]  # returns what runs a written graph
     quantise: Callable[[Path], None] | None = None
     """Makes the products of a written file those of 8-bit integers."""
 

@@ -58,16 +58,11 @@ Arrays = Mapping[str, Tensor]
 class Plan:
     """What a graph takes and gives."""
 
-    inputs: tuple[str, ...]
-    """Names of the inputs."""
-    words: bool
-    """Whether scores of words are wanted."""
-    sentence: bool
-    """Whether the sentence's representation is wanted."""
-    main: str
-    """The network's name of the output ``scores``."""
-    iteration: int | None = None
-    """The iteration after which heads are given; None = never."""
+    inputs: tuple[str, ...]  # names of the inputs
+    words: bool  # whether scores of words are wanted
+    sentence: bool  # whether the sentence's representation is wanted
+    main: str  # the network's name of the output ``scores``
+    iteration: int | None = None  # the iteration after which heads are given; None = never
 
     @classmethod
     def of(cls, network: Network, wants: Wants, *, divides: bool, iteration: int | None = None) -> Plan:

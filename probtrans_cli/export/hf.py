@@ -31,8 +31,7 @@ from probtrans_cli.trained.base import weights_of
 from probtrans_cli.trained.model import Model
 
 OWN, AS_BERT = "probabilistic", "transformer"
-WRITERS = (OWN, AS_BERT)
-"""The kinds of models that have a form there: a class of ours, and BERT's."""
+WRITERS = (OWN, AS_BERT)  # the kinds of models that have a form there: a class of ours, and BERT's
 ANSWERS = (
     "answers: transformers computes scores of the ids that it is given; how parse divides texts, looks typographic "
     "marks up and decides answers is not part of the folder"

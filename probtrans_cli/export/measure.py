@@ -34,8 +34,7 @@ from probtrans_cli.trained.predictor import Predictor, plain
 from probtrans_cli.version import __version__
 
 PROBE_SENTENCES, PROBE_WORDS, PROBE_FEATURES = 8, 12, 5
-Run = Callable[[Arrays], Arrays]
-"""What computes a written graph."""
+Run = Callable[[Arrays], Arrays]  # what computes a written graph
 
 
 @torch.no_grad()
@@ -135,8 +134,7 @@ def representations(model: Model) -> Tensor:
 WORDS, SENTENCES, DRAWS = 200, 64, 8
 """The longest sentences, the largest batch, and how many batches of random sizes are drawn beside the corners."""
 SPEED_SENTENCES, SPEED_WORDS, SPEED_SECONDS = 16, 25, 0.5
-MOST = 1e-4
-"""The largest relative difference that is rounding in float32."""
+MOST = 1e-4  # the largest relative difference that is rounding in float32
 _FEATURES = 6
 
 
@@ -290,13 +288,11 @@ def words_per_second(network: Network, plan: Plan, name: str, run: Run) -> dict[
 
 # --- the example beside a graph, and the model ------------------------------------------------------------------------
 
-TEXTS, TEXT_WORDS = 24, 12
-"""Texts of a comparison, and words of the longest."""
+TEXTS, TEXT_WORDS = 24, 12  # texts of a comparison, and words of the longest
 MARKS = ("–", "—", "“", "”", "’", "…", "n’t", "1,234.5", "№", "Zażółć", "[MASK]", "[UNK]", "<unk>", ",", ".", "(")
 """What stands in the texts beside entries of the vocabulary."""
 SHARE_OF_MARKS = 0.3
-NEAR = 1e-3
-"""What numbers of two records may differ by."""
+NEAR = 1e-3  # what numbers of two records may differ by
 
 
 def compared(model: Model, answers: Answers) -> tuple[int, int]:

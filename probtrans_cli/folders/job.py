@@ -39,10 +39,8 @@ class Job:
     """A job in its folder; blocks have the numbers 1, 2, ..."""
 
     folder: Path
-    ending: str
-    """Of the names of results, such as `conllu`."""
-    sum: str
-    """A checksum of its identity, which every marker has."""
+    ending: str  # of the names of results, such as `conllu`
+    sum: str  # a checksum of its identity, which every marker has
 
     @classmethod
     def begin(cls, folder: Path, ending: str, identity: Mapping[str, Any]) -> Job:

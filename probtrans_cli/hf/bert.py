@@ -298,14 +298,11 @@ class Names:
     """Plain names of tensors, without prefix, by the names in the file."""
 
     plain: dict[str, str]
-    prefix: str
-    """What stands in front of the encoder's names, without what torch wraps around modules."""
-    further: list[str]
-    """Further prefixes under which a whole encoder stands."""
+    prefix: str  # what stands in front of the encoder's names, without what torch wraps around modules
+    further: list[str]  # further prefixes under which a whole encoder stands
     elsewhere: dict[str, str]
     """For tensors of an encoder that stand under another prefix their names in the file."""
-    unusual: str
-    """For people: what stands in names and is none of BERT's; empty where nothing does."""
+    unusual: str  # for people: what stands in names and is none of BERT's; empty where nothing does
 
 
 def without_prefix(names: Iterable[str], encoder: Collection[str]) -> Names:

@@ -24,8 +24,7 @@ class EncoderKind(NamedTuple):
 
 
 MESSAGES: tuple[Forms, ...] = ("fast", "plain", "banded", "linear")
-ENCODERS: Table[EncoderKind] = Table("encoder")
-"""The kinds of encoders, by the kind of `model`."""
+ENCODERS: Table[EncoderKind] = Table("encoder")  # the kinds of encoders, by the kind of `model`
 
 
 def register(row: EncoderKind) -> EncoderKind:

@@ -13,8 +13,7 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
-Values = Any
-"""Representations ``[b, n, d]`` or ``[m, d]``: a tensor, or a State."""
+Values = Any  # representations ``[b, n, d]`` or ``[m, d]``: a tensor, or a State
 At = Bool[Tensor, "b n"] | Int[Tensor, " m"]
 """Some words of a padded batch, in row-major order: True where they stand, or their positions."""
 

@@ -256,6 +256,7 @@ class Encoder(nn.Module, ABC):
 
     @property
     def figures(self) -> Callable[[Words, Encoded], Mapping[str, Tensor]] | None:
+        """Figures to log in training, by name, of a batch and its encoding; None: it has none."""
         return None
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:

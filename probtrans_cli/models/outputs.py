@@ -125,8 +125,7 @@ class View:
 class OutputLayer(ABC):
     """A module that reads representations."""
 
-    sentence: Sentence | None = None
-    """What represents a sentence; None = it reads words alone."""
+    sentence: Sentence | None = None  # what represents a sentence; None = it reads words alone
     reads_table: ClassVar[bool] = False
     """True: its scores of words are tied to the unary scores of the vocabulary, which it reads."""
     steps: int | None = None
@@ -138,8 +137,7 @@ class OutputLayer(ABC):
     """The numbers of classes of distributions that stand side by side in one score, by its name."""
     decisions: Sequence[float] = ()
     """Values among which dev chooses after the training, for how answers are decided; see :meth:`decide`."""
-    decision: str = "bias"
-    """What these values are."""
+    decision: str = "bias"  # what these values are
 
     @abstractmethod
     def read(self, view: View) -> Mapping[str, Values]:
@@ -393,8 +391,7 @@ class SeveralOutputs(OutputLayer, nn.Module):
         return name if key == self.main[name] else f"{name}.{key}"
 
 
-WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput
-"""Output layers over the vocabulary."""
+WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput  # output layers over the vocabulary
 
 
 def _linear(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:

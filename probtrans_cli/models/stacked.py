@@ -118,14 +118,10 @@ class StackedEncoder(Encoder):
 class _Tokens(NamedTuple):
     """Which tokens the words of a batch have. Shapes depend on those of the input alone, for compiled code."""
 
-    mask: Bool[Tensor, "b w"]
-    """True where there is a word."""
-    token: Int[Tensor, "b w"]
-    """Its first token."""
-    starts: Bool[Tensor, "b n"]
-    """The first tokens."""
-    word: Int[Tensor, "b n"]
-    """The word of every token; -1 before the first word, and on padding."""
+    mask: Bool[Tensor, "b w"]  # true where there is a word
+    token: Int[Tensor, "b w"]  # its first token
+    starts: Bool[Tensor, "b n"]  # the first tokens
+    word: Int[Tensor, "b n"]  # the word of every token; -1 before the first word, and on padding
 
     @classmethod
     def of(cls, first: Int[Tensor, "b w"], mask: Bool[Tensor, "b n"]) -> _Tokens:

@@ -40,8 +40,7 @@ CORPUS_SHARE = 0.5
 MOST_COMPARED = 1_000_000
 """Words of a part times words of the sentence, beyond which the part is not looked for in order: the time grows with
 this product, and no sentence is near it."""
-Place = tuple[int, ...]
-"""Positions of the words of a part, ascending."""
+Place = tuple[int, ...]  # positions of the words of a part, ascending
 
 
 class TupleWords(NamedTuple):
@@ -50,8 +49,7 @@ class TupleWords(NamedTuple):
     arg1: Sequence[str]
     relation: Sequence[str]
     arg2: Sequence[str] = ()
-    further: Sequence[str] = ()
-    """Of all further arguments that are neither a place nor a time."""
+    further: Sequence[str] = ()  # of all further arguments that are neither a place nor a time
     location: Sequence[str] = ()
     time: Sequence[str] = ()
     confidence: float = 1.0
@@ -68,8 +66,7 @@ class _Match(NamedTuple):
     in_pieces: bool = False
     numbers: tuple[int, ...] | None = None
     """Which word of the part is at each position of the only place; None = the first, the second, ..."""
-    is_partial: bool = False
-    """Whether words of the part are left out."""
+    is_partial: bool = False  # whether words of the part are left out
 
 
 def align(

@@ -27,8 +27,7 @@ from probtrans_cli.openie.extractions import NONE, REL
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions
 
-CONTENT = "content"
-"""A column of splits: 1 for content words, 3 for head verbs."""
+CONTENT = "content"  # a column of splits: 1 for content words, 3 for head verbs
 CONTENT_POS = frozenset(("NOUN", "PROPN", "VERB", "ADJ", "ADV"))
 LIGHT_VERBS = frozenset(
     ("am", "are", "be", "became", "becomes", "been", "began", "begin", "begins", "being", "consider",

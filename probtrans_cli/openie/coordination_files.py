@@ -52,10 +52,8 @@ class CoordinatedSentence(NamedTuple):
     words: list[str]
     coordinations: ByCoordinator
     where: str
-    rows: Sequence[Sequence[int]] = ()
-    """The labels of its words, where the file has them."""
-    counts: Mapping[str, int] = {}
-    """How many lines of tags were ``cut`` or ``padded``."""
+    rows: Sequence[Sequence[int]] = ()  # the labels of its words, where the file has them
+    counts: Mapping[str, int] = {}  # how many lines of tags were ``cut`` or ``padded``
 
 
 def read_coordinations(lines: Iterable[str], name: str, *, fix: bool | None = None) -> Iterator[CoordinatedSentence]:

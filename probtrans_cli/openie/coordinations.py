@@ -27,28 +27,24 @@ NONE, CP, CP_START, CC, SEP, OTHERS = range(6)
 TAGS = {name: number for number, name in enumerate(LABELS)}
 """CC: the coordinator, such as "and"; CP_START: the first word of a coordination; CP: every other word of a conjunct;
 SEP: what separates conjuncts; OTHERS: any other word inside a coordination; NONE: everything else."""
-NOT_SPLIT = frozenset({"nor", "&"})
-"""Coordinators that join what a sentence cannot be split at."""
+NOT_SPLIT = frozenset({"nor", "&"})  # coordinators that join what a sentence cannot be split at
 UNBREAKABLE = frozenset(
     ("addition", "aggregate", "amount", "among", "average", "between", "center", "equidistant", "gross", "mean",
      "median", "middle", "sum", "total", "value")
 )  # fmt: skip
 """Words before a coordination that need all of its conjuncts: "between A and B" is no "between A"."""
 
-Span = tuple[int, int]
-"""The words ``[start, end)``."""
+Span = tuple[int, int]  # the words ``[start, end)``
 
 
 @dataclass(frozen=True, slots=True)
 class Coordination:
     """Disjoint conjuncts from left to right, and the coordinator, which stands between the first and the last."""
 
-    cc: int
-    """Position of the coordinator."""
+    cc: int  # position of the coordinator
     conjuncts: tuple[Span, ...]
     separators: tuple[int, ...] = field(default=(), compare=False)
-    level: int = field(default=0, compare=False)
-    """The row that it was read from."""
+    level: int = field(default=0, compare=False)  # the row that it was read from
 
     @property
     def start(self) -> int:

@@ -23,8 +23,7 @@ TAGS = {"NONE": 0, "ARG1": 1, "REL": 2, "ARG2": 3, "ARGS": 3, "LOC": 4, "TIME": 
 """The number of every tag that files of labels have. TYPE occurs in no data and is read as NONE."""
 EXTRA_WORDS = ("is", "of", "from")
 """What the extra words stand for: the first begins a relation; each of the rest ends one that the first begins."""
-Characters = Sequence[tuple[int, int]]
-"""The characters ``[begin, end)`` of every word of a text."""
+Characters = Sequence[tuple[int, int]]  # the characters ``[begin, end)`` of every word of a text
 Confidence = Literal["mean", "min", "product"]
 PARTS = ("arg1", "rel", "arg2")
 
@@ -48,8 +47,7 @@ class Extraction:
     arg1: tuple[int, ...]
     relation: tuple[int, ...]
     arg2: tuple[int, ...] = ()
-    location_time: tuple[int, ...] = ()
-    """Where and when; it stands behind the words of arg2."""
+    location_time: tuple[int, ...] = ()  # where and when; it stands behind the words of arg2
     added: tuple[str, ...] = ()
     """Words of the relation that the sentence lacks: none, or the first, or the first and the last of the relation."""
     row: int = 0

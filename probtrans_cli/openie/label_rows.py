@@ -32,13 +32,10 @@ _ID = re.compile(r"\d+([-.]\d+)?")
 class Block:
     """A sentence with its rows."""
 
-    words: list[str]
-    """Without the extra words."""
-    extra: int
-    """How many extra words stand behind these."""
+    words: list[str]  # without the extra words
+    extra: int  # how many extra words stand behind these
     where: str
-    rows: list[list[int]] = field(default_factory=list)
-    """A label for every word and every extra word."""
+    rows: list[list[int]] = field(default_factory=list)  # a label for every word and every extra word
     counts: Counter[str] = field(default_factory=Counter)
     """How many lines of tags were ``cut`` or ``padded``."""
 

@@ -32,12 +32,9 @@ from probtrans_cli.models.outputs import OutputLayer, View
 
 Feedback = Literal["scores", "hidden", "both", "none"]
 WordStates = Literal["first", "mean"]
-NONE = 0
-"""The label of a word without one."""
-ENDS_WITHOUT = (1, 2)
-"""The labels that a row must have, or the sentence ends before it."""
-CERTAIN = -1e4
-"""The score of every label but NONE in a row that comes after the end."""
+NONE = 0  # the label of a word without one
+ENDS_WITHOUT = (1, 2)  # the labels that a row must have, or the sentence ends before it
+CERTAIN = -1e4  # the score of every label but NONE in a row that comes after the end
 
 
 class GridOutput(OutputLayer, nn.Module):

@@ -40,8 +40,7 @@ from probtrans_cli.data.codecs.entities import f1
 from probtrans_cli.openie.coordinations import Coordination
 from probtrans_cli.openie.extractions import Extraction
 
-MOST_COMPARED = 500
-"""So many different tuples of a sentence are compared with each other at most."""
+MOST_COMPARED = 500  # so many different tuples of a sentence are compared with each other at most
 CRITERIA = ("whole", "outer", "inner", "exact")
 Compat = Literal["o6"]
 AUXILIARIES = frozenset(
@@ -59,8 +58,7 @@ class TupleText(NamedTuple):
     """A tuple of any system."""
 
     relation: str
-    arguments: tuple[str, ...]
-    """The first argument, then the rest; there may be none."""
+    arguments: tuple[str, ...]  # the first argument, then the rest; there may be none
     confidence: float = 1.0
 
 

@@ -20,8 +20,7 @@ from probtrans_cli.openie.alignment import TupleWords
 from probtrans_cli.openie.coordinations import rows_to_coordinations
 from probtrans_cli.openie.extractions import LABELS, TAGS, Extraction, runs, tuple_to_row
 
-LEAST_LEVELS = 3
-"""So many rows of tags has a sentence with coordinations at least: OpenIE6 reads three."""
+LEAST_LEVELS = 3  # so many rows of tags has a sentence with coordinations at least: OpenIE6 reads three
 _TAGS = [tag if tag in TAGS and "/" not in tag else "LOC" for tag in LABELS]
 """Places and times have one label, which is written as LOC; OpenIE6 reads TIME as the same."""
 
@@ -30,13 +29,11 @@ _TAGS = [tag if tag in TAGS and "/" not in tag else "LOC" for tag in LABELS]
 class FileTuple:
     """A tuple of a file."""
 
-    texts: Sequence[str]
-    """The relation and its arguments, by which it is scored."""
+    texts: Sequence[str]  # the relation and its arguments, by which it is scored
     place: Extraction | TupleWords | str
     """Which words of the sentence it has, or, where the file does not say it, what is to be looked for; or why it is no
     row of labels."""
-    confidence: float = 1.0
-    """1 where the file has none."""
+    confidence: float = 1.0  # 1 where the file has none
 
 
 @dataclass
@@ -47,8 +44,7 @@ class FileSentence:
     where: str
     tuples: list[FileTuple] = field(default_factory=list)
     tags: dict[str, list[str]] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    """What was dropped already, by reason."""
+    counts: Counter[str] = field(default_factory=Counter)  # what was dropped already, by reason
 
     def placed(self) -> Iterator[tuple[Extraction, float]]:
         yield from ((each.place, each.confidence) for each in self.tuples if isinstance(each.place, Extraction))
@@ -152,12 +148,9 @@ class WrittenForm:
     """The lines of a sentence with coordinations, of its words and rows of labels; None: it has no place for them."""
     by_words: bool = True
     """Of tuples: it says which words of the sentence a tuple has, so others are dropped; else it has their texts."""
-    every_sentence: bool = False
-    """It also has sentences without a tuple or coordination."""
-    no_added: bool = False
-    """It has no place for words that a relation adds."""
-    same_head: bool = True
-    """It has a place for several tuples whose relations begin with the same word."""
+    every_sentence: bool = False  # it also has sentences without a tuple or coordination
+    no_added: bool = False  # it has no place for words that a relation adds
+    same_head: bool = True  # it has a place for several tuples whose relations begin with the same word
 
 
 def _extags(sentence: FileSentence, names: Sequence[str]) -> list[str]:

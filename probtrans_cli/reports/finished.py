@@ -33,17 +33,12 @@ class Finished:
 
     folder: str
     recipe: Recipe
-    data: str
-    """Fingerprint of the corpora; empty where it was not kept."""
-    scores: dict[str, dict[str, float]]
-    """By split, then by name."""
-    parameters: int
-    """Of the encoder."""
-    speeds: list[float]
-    """Words a second, a line of metrics each."""
+    data: str  # fingerprint of the corpora; empty where it was not kept
+    scores: dict[str, dict[str, float]]  # by split, then by name
+    parameters: int  # of the encoder
+    speeds: list[float]  # words a second, a line of metrics each
     seconds: float | None
-    command: str
-    """The command line that trained it; empty where it was not kept."""
+    command: str  # the command line that trained it; empty where it was not kept
 
     @property
     def name(self) -> str:
@@ -170,8 +165,7 @@ class Published:
 
     task: str
     corpus: str
-    column: Literal["xpos", "upos"] | None
-    """Of tagging: which tags."""
+    column: Literal["xpos", "upos"] | None  # of tagging: which tags
     metric: str
     model: Literal["probabilistic", "transformer"]
     mean: float
@@ -201,8 +195,7 @@ PUBLISHED = (
     Published("cogs", "COGS gen", None, "exact", "probabilistic", 0.8460, 0.0206, 150_000),
 )
 
-TASKS = tuple(dict.fromkeys(cell.task for cell in PUBLISHED))
-"""The tasks, in the paper's order."""
+TASKS = tuple(dict.fromkeys(cell.task for cell in PUBLISHED))  # the tasks, in the paper's order
 
 
 def task_of(name: str) -> str | None:

@@ -232,10 +232,8 @@ def _escaped(text: str) -> str:
 
 # --- each model beside the transformer that learned the same ----------------------------------------------------------
 
-RIVAL = "transformer"
-"""The kind of model that others stand beside."""
-LONGER = 2.0
-"""How many times as long a rival may have been trained."""
+RIVAL = "transformer"  # the kind of model that others stand beside
+LONGER = 2.0  # how many times as long a rival may have been trained
 
 
 def beside(result: dict[str, Any]) -> str:
@@ -317,8 +315,7 @@ def _final_scores(row: dict[str, Any]) -> dict[str, Any]:
 
 # --- means over corpora -----------------------------------------------------------------------------------------------
 
-Seeds = Sequence[Finished]
-"""Runs that differ in nothing but the seed: a row of the table."""
+Seeds = Sequence[Finished]  # runs that differ in nothing but the seed: a row of the table
 
 
 def _over_corpora(rows: Sequence[Seeds]) -> Iterator[tuple[Sequence[Seeds], Seeds]]:

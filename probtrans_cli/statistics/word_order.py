@@ -33,8 +33,7 @@ from jaxtyping import Bool, Float, Int, Int64
 
 LEANING, SHRINKING, PAIRS = 5.0, 15.0, 250.0
 """a, the occurrences that are added to those of a word, and s."""
-CLASSES = 200
-"""How many words are a class of their own."""
+CLASSES = 200  # how many words are a class of their own
 
 
 def word_order(

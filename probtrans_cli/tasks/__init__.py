@@ -57,8 +57,7 @@ class TaskKind(NamedTuple):
         return resolve_name(value) if isinstance(value, str) else value
 
 
-TASKS: Table[TaskKind] = Table("task")
-"""The kinds of tasks, by the kind of `task`."""
+TASKS: Table[TaskKind] = Table("task")  # the kinds of tasks, by the kind of `task`
 
 
 def register(row: TaskKind) -> TaskKind:

@@ -114,14 +114,10 @@ class OutputRows:
     """What a part of an output layer gives, in words that are the same where two layers fit, and its rows' names."""
 
     gives: str
-    names: tuple[str, ...] | None = None
-    """None: the rows are the entries of the vocabulary."""
-    named: bool = True
-    """False: nobody has named them, and they are called LABEL_0, LABEL_1, ..."""
-    fault: str | None = None
-    """Why no row can be taken from it."""
-    chosen: tuple[str, ...] = ()
-    """Tensors of the part that the recipe sets, whatever another model has."""
+    names: tuple[str, ...] | None = None  # none: the rows are the entries of the vocabulary
+    named: bool = True  # false: nobody has named them, and they are called LABEL_0, LABEL_1, ...
+    fault: str | None = None  # why no row can be taken from it
+    chosen: tuple[str, ...] = ()  # tensors of the part that the recipe sets, whatever another model has
 
 
 class Questions(NamedTuple):
@@ -150,38 +146,30 @@ class Choices(NamedTuple):
     rows: Int[Tensor, " m"]
 
 
-OUTPUT = "output"
-"""The part of a network that is an output layer with one kind of rows."""
+OUTPUT = "output"  # the part of a network that is an output layer with one kind of rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
     """What a task predicts, and how its predictions are written."""
 
-    kind: str
-    """What it predicts, in a word: `words`, `tags`, `class`, ...: exports choose by it."""
-    scores: str = "words"
-    """The network's name of the scores that the predictions are read from."""
+    kind: str  # what it predicts, in a word: `words`, `tags`, `class`, ...: exports choose by it
+    scores: str = "words"  # the network's name of the scores that the predictions are read from
     spans: tuple[str, ...] = ()
     """Which parts of a prediction are lists of stretches of words, each with its ``words``, from and to."""
     gives: tuple[str, ...] = ()
     """Parts of a prediction that some output formats are made for; see :mod:`probtrans_cli.trained.formats`."""
-    not_in_json: tuple[str, ...] = ()
-    """Parts of a prediction that only other formats have a place for."""
+    not_in_json: tuple[str, ...] = ()  # parts of a prediction that only other formats have a place for
     trees: bool = False
     """Whether it has the trees of sentences, so that none are read from the arcs of the encoder."""
-    alternatives: bool = True
-    """Whether it can have alternatives that are less probable."""
-    alternatives_in: tuple[str, ...] = ()
-    """The output formats that show them beside JSON lines."""
+    alternatives: bool = True  # whether it can have alternatives that are less probable
+    alternatives_in: tuple[str, ...] = ()  # the output formats that show them beside JSON lines
     abstains: bool = False
     """Whether it can be left out where it is not probable enough; see :meth:`Task.abstained`."""
     scored_apart: str = ""
     """How it is written and scored, where no format of data holds it beside gold; empty: one does."""
-    with_text: bool = False
-    """Whether JSON has the text of the sentence, too."""
-    tells_speed: bool = False
-    """Whether `eval` tells how many sentences a second it scores."""
+    with_text: bool = False  # whether JSON has the text of the sentence, too
+    tells_speed: bool = False  # whether `eval` tells how many sentences a second it scores
     nothing: Prediction | None = None
     """The prediction of a sentence without a word; None: there is none."""
     rules: Mapping[str, Any] = field(default_factory=dict)
@@ -358,10 +346,8 @@ def entry_features(vocabulary: Vocabulary) -> Features | None:
 
 DOUBT = ("entropy", "expected_entropy", "mutual_information")
 """The parts of the doubt about an answer; the last two only where a model has members that can disagree."""
-ABSTAINED = "_"
-"""Stands for an answer that is not probable enough."""
-UNSEEN = "(not in training)"
-"""Stands for all labels that the training file does not have."""
+ABSTAINED = "_"  # stands for an answer that is not probable enough
+UNSEEN = "(not in training)"  # stands for all labels that the training file does not have
 
 
 def doubt_of(outputs: Outputs, name: str, prefix: str = "") -> dict[str, list[float]]:

@@ -43,10 +43,8 @@ from probtrans_cli.tasks.masking import Masks, nothing_hidden
 from probtrans_cli.tasks.parts import Part, Parts
 
 LARGEST_LOSS = 300.0  # so that a perplexity, and the variance of several, stays a finite number
-BERT_WORDS = "words"
-"""The part of a network that is an output layer of words in BERT's form."""
-IDS = "ids"
-"""The gold column of the tokens that were hidden."""
+BERT_WORDS = "words"  # the part of a network that is an output layer of words in BERT's form
+IDS = "ids"  # the gold column of the tokens that were hidden
 MOST_PROBABLE = 5  # words of a prediction
 
 

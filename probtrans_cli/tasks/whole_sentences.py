@@ -24,8 +24,7 @@ import numpy as np
 
 from probtrans_cli.data.codecs.logical_forms import BETWEEN_LABELS, parent_by_category, places_of_kinds
 
-LONGEST = 256
-"""Words of the longest sentence that is solved; the longest of COGS has 61."""
+LONGEST = 256  # words of the longest sentence that is solved; the longest of COGS has 61
 _ROUNDS = 100  # of solving, each with rows for more arcs that cross; no sentence of COGS needs ten
 _NODES = 10_000  # of the tree of one search; what is best by then is taken
 _VERB, _PREPOSITION = "VERB", "PREP"

@@ -47,8 +47,7 @@ from probtrans_cli.trees import decode
 from probtrans_cli.version import __version__
 
 _OTHER = "it is not as probtrans wrote it: use another checkpoint"
-ENOUGH_WORDS = 2_000_000
-"""Of a training corpus, to see what the order of words tells."""
+ENOUGH_WORDS = 2_000_000  # of a training corpus, to see what the order of words tells
 
 
 Channel = int | Literal["mean"]
@@ -80,8 +79,7 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    format: Literal[1]
-    """The version of the format, :data:`probtrans_cli.checkpoint.FORMAT`."""
+    format: Literal[1]  # the version of the format, :data:`probtrans_cli.checkpoint.FORMAT`
     step: NonNegativeInt
     trees: StoredReading
     origin: dict[str, Any] | None = None
@@ -110,8 +108,7 @@ class ModelBase:
     """By which its scores have the least loss on dev; used where the recipe says `predict.temperature: true`."""
     arc_temperature: float | None = None
     """By which the heads of its own reading, or of its task's trees, have the least loss on dev; always used."""
-    ranks: Ranks = ALONE
-    """The processes that train it together, and share its scores."""
+    ranks: Ranks = ALONE  # the processes that train it together, and share its scores
 
     def __repr__(self) -> str:
         counts = self.network.parameter_counts()

@@ -25,8 +25,7 @@ from probtrans_cli.trained.predictor import Plain, Predictor, plain, predictor_o
 from probtrans_cli.trees import decode, score
 from probtrans_cli.trees.relations import relation_scores
 
-Watch = Callable[[Outputs, Batch], None]
-"""Is called with the outputs of a batch, and the batch."""
+Watch = Callable[[Outputs, Batch], None]  # is called with the outputs of a batch, and the batch
 CHOICE_SENTENCES = 1000
 """Of dev, to choose a channel and the temperature of arcs by: the standard error of UUAS is then below half a point."""
 

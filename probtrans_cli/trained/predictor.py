@@ -54,8 +54,7 @@ from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trees import decode
 
-INNER = ("latent_label_entropy", "head_entropy")
-"""Names of the entropies inside the network."""
+INNER = ("latent_label_entropy", "head_entropy")  # names of the entropies inside the network
 
 Scores = Mapping[str, Tensor]
 Sizes = Mapping[str, Sequence[int]]
@@ -115,15 +114,13 @@ class Predictor(ABC):
     network: Network
     several: ClassVar[bool]
     """Whether there are members that can disagree, so that there is a mutual information."""
-    doubt: bool
-    """Whether answers have their uncertainty."""
+    doubt: bool  # whether answers have their uncertainty
     own_states: ClassVar[bool] = True
     own_arcs: ClassVar[bool] = True
     """Whether states, and arcs, are of the prediction itself and not of a plain pass beside it."""
     member_arcs: bool = False
     """Whether answers have the arcs of each member; only where members have the same channels."""
-    kept_arcs: int = 1
-    """How often the arcs of a batch are in memory."""
+    kept_arcs: int = 1  # how often the arcs of a batch are in memory
 
     def with_member_arcs(self) -> Predictor:
         """Return the same with the arcs of each member, where that can be."""

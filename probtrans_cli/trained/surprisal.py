@@ -27,8 +27,7 @@ from probtrans_cli.trained.model import Model
 
 MEASURES = ("surprisal", "entropy", "rank")
 PAIR = '{"sentence_good": "...", "sentence_bad": "..."}'
-TIE = 1e-4
-"""Bits that rounding may make of the same words in two sentences."""
+TIE = 1e-4  # bits that rounding may make of the same words in two sentences
 COLUMNS = ("sentence", "word", "begin", "end", "form", *MEASURES)
 
 

@@ -36,8 +36,7 @@ from probtrans_cli.trained.predictor import (
 
 PARTS = ("entropy", "expected_entropy", "mutual_information")
 """Of the doubt; the last two only where there are members."""
-HEADS = "heads"
-"""The choice whose probabilities have the temperature of arcs."""
+HEADS = "heads"  # the choice whose probabilities have the temperature of arcs
 
 
 class Notes:

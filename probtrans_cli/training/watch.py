@@ -51,8 +51,7 @@ class Launched:
     local: int
     address: str
     port: int
-    attempt: int
-    """How often `torchrun --max-restarts` has started all processes anew."""
+    attempt: int  # how often `torchrun --max-restarts` has started all processes anew
 
 
 def launched() -> Launched | None:

@@ -48,8 +48,7 @@ class _Region(NamedTuple):
     ``tree``: the best of them, None where the score is a bound.
     """
 
-    cost: float
-    """Minus the score of the best tree, or minus its bound."""
+    cost: float  # minus the score of the best tree, or minus its bound
     number: int
     heads: np.ndarray
     banned: tuple[int, ...]

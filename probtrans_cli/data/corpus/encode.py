@@ -249,8 +249,7 @@ class Encoding:
     """Whether specials stand around every row, those of the vocabulary or `<cls>` and `<sep>`."""
     units: str | None = None
     """What a row of a sentence's grid is, in messages; None = sentences have none."""
-    learns_from_rows: bool = False
-    """Whether training sentences whose grid has no row are left out."""
+    learns_from_rows: bool = False  # whether training sentences whose grid has no row are left out
 
     @property
     def alone(self) -> bool:

@@ -62,18 +62,13 @@ _EARLIER = re.compile(rf"(begun|counted|part-({'|'.join(SPLITS)})-\d{{5,}})\.jso
 class Prepared:
     """An encoded corpus, with what training, evaluation and parsing need to know about the data."""
 
-    folder: Path
-    """Where it is (or, after ``check``, would be)."""
-    vocabulary: Vocabulary
-    """From word to ids."""
+    folder: Path  # where it is (or, after ``check``, would be)
+    vocabulary: Vocabulary  # from word to ids
     labels: dict[str, list[str]]
     """Labels of every column in the training file, by falling count; the index is the label id."""
-    splits: dict[str, Split]
-    """`train` and, where the recipe names them, `dev`, `test` and `extra`."""
-    manifest: dict[str, Any]
-    """The content of manifest.json."""
-    fresh: bool
-    """True if it was made now, False if it was up to date."""
+    splits: dict[str, Split]  # `train` and, where the recipe names them, `dev`, `test` and `extra`
+    manifest: dict[str, Any]  # the content of manifest.json
+    fresh: bool  # true if it was made now, False if it was up to date
 
 
 def prepare(

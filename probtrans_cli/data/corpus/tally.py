@@ -212,8 +212,7 @@ def chosen(read: Callable[[Tally], Iterable[Sentence]], section: Select, tally: 
         yield sentence
 
 
-END = "</s>"
-"""The word at the end of a sentence in a block; see `data.blocks`."""
+END = "</s>"  # the word at the end of a sentence in a block; see `data.blocks`
 
 
 def in_blocks(sentences: Iterable[Sentence], words: int | None) -> Iterator[Sentence]:

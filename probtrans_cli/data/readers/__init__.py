@@ -30,8 +30,7 @@ Read = Callable[[Iterable[str], str, Data], Iterator[Sentence]]
 class Reader:
     """How the files of a format are read."""
 
-    format: Format
-    """Name of the format and what its files have."""
+    format: Format  # name of the format and what its files have
     read: Read
     """Yields the sentences of ``(lines, name, data)``: the lines of a file without their ends, the file's name in
     messages, and the section with the format's options. Its DataErrors begin with ``name:line:``."""

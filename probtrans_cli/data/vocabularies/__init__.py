@@ -38,15 +38,13 @@ S = TypeVar("S", bound=VocabularySection)
 class VocabularyKind(Generic[S]):
     """How the vocabularies of a kind are made, and read again."""
 
-    section: type[S]
-    """Its section of a recipe."""
+    section: type[S]  # its section of a recipe
     build: Callable[..., Vocabulary]
     """Builds a vocabulary from the section and the training sentences, which it reads once. Where these have extra
     words, which the section must allow (``has_extra_words``), a third argument gives their number."""
     load: Callable[[Path, Saved], Vocabulary]
     """Reads a vocabulary from the folder where ``save`` wrote it, with the content of its ``vocabulary.json``."""
-    files: tuple[str, ...] = ()
-    """The files that ``save`` writes beside ``vocabulary.json``."""
+    files: tuple[str, ...] = ()  # the files that ``save`` writes beside ``vocabulary.json``
     from_counts: bool = False
     """Whether ``build`` needs only how often each training word occurs, which several processes can count."""
     identity: Callable[[S], Mapping[str, Any]] = lambda _: {}

@@ -93,29 +93,22 @@ def joined(pieces: Iterable[list[int]]) -> EncodedWords:
 class Vocabulary(ABC):
     """What every vocabulary has and does. ``PAD``, ``UNKNOWN`` and ``MASK`` are ids."""
 
-    size: int
-    """The number of ids, specials included."""
-    counts: Mapping[str, int]
-    """How often each word, normalised, occurs in the training file."""
-    lowercase: bool = False
-    """Whether words are looked up and counted in lower case."""
-    digits: bool = False
-    """Whether every number is looked up and counted as `N`."""
+    size: int  # the number of ids, specials included
+    counts: Mapping[str, int]  # how often each word, normalised, occurs in the training file
+    lowercase: bool = False  # whether words are looked up and counted in lower case
+    digits: bool = False  # whether every number is looked up and counted as `N`
     PAD: int = PAD
     UNKNOWN: int = UNKNOWN
     MASK: int = MASK
-    specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
-    """Ids that are no words: they are never hidden."""
-    units: str = "pieces"
-    """What messages call the entries: `words` or `pieces`."""
+    specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)  # ids that are no words: they are never hidden
+    units: str = "pieces"  # what messages call the entries: `words` or `pieces`
     divides: bool = True
     """Whether a word may have several ids, of which the first represents it, or none."""
     begins: bool = False
     """Whether every sentence begins with a special, whose state represents it (:class:`EnclosingVocabulary`)."""
     omits: bool = False
     """Whether some words have no id; another word's id then stands for them, which knows nothing of them."""
-    features: HashedFeatures | None = None
-    """Features of the spelling of words; None without."""
+    features: HashedFeatures | None = None  # features of the spelling of words; None without
     entry_counts: Sequence[int] | None = None
     """Training counts of the entries behind the specials, by id, where each entry is a whole word; None elsewhere."""
 

@@ -11,8 +11,7 @@ from probtrans_cli.models.bayesian.weights import Prior
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.model.base import Bayes, WeightPrior
 
-NORM_DEVIATION = 0.1
-"""The standard deviation of the gains and shifts of a norm under their prior."""
+NORM_DEVIATION = 0.1  # the standard deviation of the gains and shifts of a norm under their prior
 
 
 def spread(network: Network, section: Bayes, *, probe: bool = False) -> None:

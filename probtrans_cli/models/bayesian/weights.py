@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 Number = float | Tensor
-LEAST, MOST = -12.0, 2.0
-"""The bounds of log σ; beyond them it counts as the bound."""
+LEAST, MOST = -12.0, 2.0  # the bounds of log σ; beyond them it counts as the bound
 POSTERIOR, PRIOR = "posterior.", "prior."
 """What stands in files before a weight's name, for its log σ and for the mean of its prior."""
 

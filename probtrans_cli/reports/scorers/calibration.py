@@ -37,8 +37,7 @@ from probtrans_cli.text import from_json
 
 COLUMNS = ("upos", "xpos", "feats")
 HEAD, RELATION = "head", "deprel"
-ARCS = {HEAD: 6, RELATION: 7}
-"""The places of columns of arcs in CoNLL-U."""
+ARCS = {HEAD: 6, RELATION: 7}  # the places of columns of arcs in CoNLL-U
 PROBABILITIES = {HEAD: "Prob", RELATION: "RelProb", "upos": "UPOSProb", "xpos": "XPOSProb", "feats": "FEATSProb"}
 """Entries of MISC, by column, in files of parsers."""
 ABSTAINED = "_"

@@ -29,14 +29,11 @@ class Format:
     """An output format."""
 
     name: str
-    help: str = ""
-    """What it writes, where the name does not say so."""
-    write: str = field(kw_only=True)
-    """``module:function`` that writes it."""
+    help: str = ""  # what it writes, where the name does not say so
+    write: str = field(kw_only=True)  # ``module:function`` that writes it
     write_folder: str = field(default="", kw_only=True)
     """``module:function(analyses, folder, options)``, where it can also be a folder with a file for each tree."""
-    refuses: Mapping[Option, Refusal] = field(default_factory=dict, kw_only=True)
-    """What it cannot show."""
+    refuses: Mapping[Option, Refusal] = field(default_factory=dict, kw_only=True)  # what it cannot show
     every_channel: bool = field(default=False, kw_only=True)
     """It always shows every channel and iteration: its function gets each sentence's
     :class:`~probtrans_cli.trees.drawing.drawing.EveryTree`, not an ``Analysis`` for each channel."""
@@ -62,16 +59,11 @@ class Format:
 class DisplayOptions:
     """What is shown of a tree."""
 
-    probability: bool = False
-    """The probability of every arc."""
-    gold: bool = False
-    """Also the input's own tree."""
-    several: bool = False
-    """There are several trees a sentence, which are told apart by their channel."""
-    coloured: bool = False
-    """It is for a terminal that shows colours."""
-    title: str = ""
-    """Of a page."""
+    probability: bool = False  # the probability of every arc
+    gold: bool = False  # also the input's own tree
+    several: bool = False  # there are several trees a sentence, which are told apart by their channel
+    coloured: bool = False  # it is for a terminal that shows colours
+    title: str = ""  # of a page
 
 
 _LINES, _PICTURES = f"{__name__}.lines", f"{__name__}.pictures"
