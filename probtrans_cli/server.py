@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from probtrans_cli.console import log
 from probtrans_cli.errors import UsageError, reason
@@ -147,7 +147,15 @@ def _answer(client: socket.socket, run: Callable[[list[str]], int]) -> NoReturn:
             client.sendall(NUMBER.pack(os.getpid()))
             client.settimeout(None)
             Thread(target=_end_with, args=(client,), daemon=True).start()
-            _become(request, descriptors)
+            os.fchdir(descriptors[3])
+            for stream, descriptor in enumerate(descriptors[:3]):
+                os.dup2(descriptor, stream)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            os.umask(request["mask"])
+            no_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            os.environ.clear()
+            os.environ.update(request["environment"], CUDA_VISIBLE_DEVICES=no_gpu)
             try:
                 code = run(request["arguments"])
             except SystemExit as end:
@@ -165,19 +173,6 @@ def _end_with(client: socket.socket) -> None:
     with suppress(OSError):
         client.recv(1)
     os.kill(os.getpid(), signal.SIGINT)
-
-
-def _become(request: dict[str, Any], descriptors: list[int]) -> None:
-    """Take over what the commands of the client's process would find."""
-    os.fchdir(descriptors[3])
-    for number, descriptor in enumerate(descriptors[:3]):
-        os.dup2(descriptor, number)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    os.umask(request["mask"])
-    no_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    os.environ.clear()
-    os.environ.update(request["environment"], CUDA_VISIBLE_DEVICES=no_gpu)
 
 
 @contextmanager

@@ -203,25 +203,23 @@ class Component:
         except ProbtransError as error:
             raise ValueError(f"{error.message}; {error.hint}" if error.hint else error.message) from None
         for doc, sentences in zip(batch, read, strict=True):
-            self._annotate(doc, sentences, list(islice(analyses, len(sentences))), trees)
-
-    def _annotate(self, doc: Doc, sentences: Sequence[list[Token]], analyses: Sequence[Analysis], trees: bool) -> None:
-        doc._.set(RECORDS, [analysis.record() for analysis in analyses])
-        if trees:
-            _set_heads(doc, sentences, analyses)
-        entities: list[Span] = []
-        for tokens, analysis in zip(sentences, analyses, strict=True):
-            if analysis.prediction is None:
-                continue
-            words = _words(tokens)
-            for entity in analysis.prediction.get("entities", ()):
-                first, last = entity["words"]
-                entities.append(Span(doc, words[first].i, words[last - 1].i + 1, label=entity["type"]))
-            if "label" in analysis.prediction:
-                doc.cats[analysis.prediction["label"]] = analysis.prediction["label_probability"]
-            self._set_tags(words, analysis)
-        if self.model.task.answers.kind == "tags" and any("entities" in (it.prediction or {}) for it in analyses):
-            _set_entities(doc, entities, overwrite=self.overwrite)
+            answers = list(islice(analyses, len(sentences)))
+            doc._.set(RECORDS, [analysis.record() for analysis in answers])
+            if trees:
+                _set_heads(doc, sentences, answers)
+            entities: list[Span] = []
+            for tokens, analysis in zip(sentences, answers, strict=True):
+                if analysis.prediction is None:
+                    continue
+                words = _words(tokens)
+                for entity in analysis.prediction.get("entities", ()):
+                    first, last = entity["words"]
+                    entities.append(Span(doc, words[first].i, words[last - 1].i + 1, label=entity["type"]))
+                if "label" in analysis.prediction:
+                    doc.cats[analysis.prediction["label"]] = analysis.prediction["label_probability"]
+                self._set_tags(words, analysis)
+            if self.model.task.answers.kind == "tags" and any("entities" in (it.prediction or {}) for it in answers):
+                _set_entities(doc, entities, overwrite=self.overwrite)
 
     def _set_tags(self, words: Sequence[Token], analysis: Analysis) -> None:
         assert analysis.prediction is not None, "there is one"

@@ -64,7 +64,15 @@ def convert(request: ConvertRequest) -> None:
     form, inputs = WRITTEN[request.form], [_opened(name, request.format) for name in request.files or ["-"]]
     _require_one_content(inputs)
     for source in inputs:
-        _require_a_place(source, form)
+        writers = {"extractions": form.tuples, "coordinations": form.coordinations}
+        if writers[source.format] is None:
+            field = "tuples" if source.format == "extractions" else "coordinations"
+            possible = [f"--to {row.name}" for row in WRITTEN.values() if getattr(row, field) is not None]
+            second = next(name for name in UNITS if name != source.format)
+            hint = f"{', '.join(possible)} are possible; if the file has {UNITS[second]}, say --from {second}"
+            raise UsageError(
+                f"{source.name}: has {UNITS[source.format]}, which --to {form.name} has no place for", hint=hint
+            )
     reports = []
     with atomic.output_of(request.output, "-o") as file:
         shown = request.output is None and file.isatty()  # in a file or a pipe, words keep their bytes
@@ -90,16 +98,6 @@ def _opened(name: str, format: GridFormat | None) -> _Input:
     if detected is None:
         raise DataError(f"{display_name(name)}: there is no sentence in it", hint="check the file")
     return _Input(display_name(name), format or detected, lines)
-
-
-def _require_a_place(file: _Input, form: WrittenForm) -> None:
-    writers = {"extractions": form.tuples, "coordinations": form.coordinations}
-    if writers[file.format] is None:
-        field = "tuples" if file.format == "extractions" else "coordinations"
-        possible = [f"--to {row.name}" for row in WRITTEN.values() if getattr(row, field) is not None]
-        second = next(name for name in UNITS if name != file.format)
-        hint = f"{', '.join(possible)} are possible; if the file has {UNITS[second]}, say --from {second}"
-        raise UsageError(f"{file.name}: has {UNITS[file.format]}, which --to {form.name} has no place for", hint=hint)
 
 
 def _require_one_content(inputs: Sequence[_Input]) -> None:

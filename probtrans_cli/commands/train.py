@@ -174,7 +174,22 @@ def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -
 
         require_device(recipe.runtime)
     if request.dry_run:
-        return _dry_run(recipe, run, ranks)
+        from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
+
+        prepared = prepare(recipe)
+        from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
+        from probtrans_cli.training.update import shapes_reported  # noqa: PLC0415
+
+        ranks.start(recipe.runtime)
+        with TemporaryDirectory() as folder:
+            trainer = Trainer(recipe, prepared, Path(folder), resume=False, ranks=ranks)
+            with shapes_reported(trainer.network):
+                seconds = trainer.rehearse()
+            passes = trainer.plan.passes(len(trainer.plan.batches(0)))
+        return {
+            "name": recipe.name, "run": str(run), "seed": recipe.seed, "dry_run": True,
+            "seconds_per_epoch": round(seconds, 1), "estimated_seconds": round(seconds * passes, 1),
+        }  # fmt: skip
     if not ranks.first:
         from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
         from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
@@ -261,22 +276,3 @@ def _report(run: Path, recipe: Recipe) -> None:
         write_report(run, recipe)
     except Exception as error:  # whatever it is, a page to look at must not cost a training its end
         console.log(f"no {REPORT} in {run}: {type(error).__name__}: {error}")
-
-
-def _dry_run(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
-    from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
-
-    prepared = prepare(recipe)
-    from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
-    from probtrans_cli.training.update import shapes_reported  # noqa: PLC0415
-
-    ranks.start(recipe.runtime)
-    with TemporaryDirectory() as folder:
-        trainer = Trainer(recipe, prepared, Path(folder), resume=False, ranks=ranks)
-        with shapes_reported(trainer.network):
-            seconds = trainer.rehearse()
-        passes = trainer.plan.passes(len(trainer.plan.batches(0)))
-    return {
-        "name": recipe.name, "run": str(run), "seed": recipe.seed, "dry_run": True,
-        "seconds_per_epoch": round(seconds, 1), "estimated_seconds": round(seconds * passes, 1),
-    }  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from probtrans_cli import console
@@ -81,21 +81,19 @@ def ptb_pos(corpus: Corpus, options: Options) -> Iterator[Placed]:
                 hint = "all sections from 00 to 24 are needed (parsed/mrg/wsj)"
                 raise DataError(f"{folder / f'{section:02}'}: no .mrg file in it", hint=hint)
             files += trees
-        texts[f"{split}.conllu"] = text = _conllu(files)
+        lines: list[str] = []
+        for path in files:
+            for number, sentence in enumerate(tagged_sentences(read_lines(path), str(path)), start=1):
+                if sentence:
+                    lines.append(f"# sent_id = {path.stem.lower()}.{number}")
+                    lines += (
+                        f"{i}\t{word}\t_\t_\t{tag}" + "\t_" * 5 for i, (word, tag) in enumerate(sentence, start=1)
+                    )
+                    lines.append("")
+        texts[f"{split}.conllu"] = text = _text(lines)
         expect(f"{split}: sentences", text.count("# sent_id"), sentences)
         expect(f"{split}: words", text.count("\n") - 2 * text.count("# sent_id"), words)
     yield from place_texts(texts, options)
-
-
-def _conllu(files: Sequence[Path]) -> str:
-    lines: list[str] = []
-    for path in files:
-        for number, sentence in enumerate(tagged_sentences(read_lines(path), str(path)), start=1):
-            if sentence:
-                lines.append(f"# sent_id = {path.stem.lower()}.{number}")
-                lines += (f"{i}\t{word}\t_\t_\t{tag}" + "\t_" * 5 for i, (word, tag) in enumerate(sentence, start=1))
-                lines.append("")
-    return _text(lines)
 
 
 # --- BLLIP ------------------------------------------------------------------------------------------------------------

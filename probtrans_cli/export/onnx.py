@@ -53,33 +53,29 @@ def quantise(path: Path) -> None:
 
     model = onnx.load(path)
     with _quietly():
-        _compute_constants(model)
+        import onnx  # noqa: PLC0415  (an extra)
+
+        graph = model.graph
+        constants = {it.name for it in graph.initializer} | {""}
+        fixed: list[Any] = []
+        variable: list[Any] = []
+        for node in graph.node:
+            constant = constants.issuperset(node.input)
+            (fixed if constant else variable).append(node)
+            constants |= set(node.output) if constant else set()
+        used = {name for node in variable for name in node.input} | {it.name for it in graph.output}
+        wanted = sorted({name for node in fixed for name in node.output} & used)
+        alone = onnx.helper.make_graph(
+            fixed, "weights", [], [onnx.ValueInfoProto(name=name) for name in wanted], graph.initializer
+        )
+        alone = onnx.helper.make_model(alone, opset_imports=model.opset_import, ir_version=model.ir_version)
+        values = zip(wanted, _session(alone.SerializeToString()).run(wanted, {}) if wanted else [], strict=True)
+        initializers = [it for it in graph.initializer if it.name in used]
+        initializers += [onnx.numpy_helper.from_array(value, name) for name, value in values]
+        for field, content in ((graph.node, variable), (graph.initializer, initializers)):
+            del field[:]
+            field.extend(content)
         quantize_dynamic(model, path, weight_type=QuantType.QInt8, per_channel=True)
-
-
-def _compute_constants(model: Any) -> None:
-    import onnx  # noqa: PLC0415  (an extra)
-
-    graph = model.graph
-    constants = {it.name for it in graph.initializer} | {""}
-    fixed: list[Any] = []
-    variable: list[Any] = []
-    for node in graph.node:
-        constant = constants.issuperset(node.input)
-        (fixed if constant else variable).append(node)
-        constants |= set(node.output) if constant else set()
-    used = {name for node in variable for name in node.input} | {it.name for it in graph.output}
-    wanted = sorted({name for node in fixed for name in node.output} & used)
-    alone = onnx.helper.make_graph(
-        fixed, "weights", [], [onnx.ValueInfoProto(name=name) for name in wanted], graph.initializer
-    )
-    alone = onnx.helper.make_model(alone, opset_imports=model.opset_import, ir_version=model.ir_version)
-    values = zip(wanted, _session(alone.SerializeToString()).run(wanted, {}) if wanted else [], strict=True)
-    initializers = [it for it in graph.initializer if it.name in used]
-    initializers += [onnx.numpy_helper.from_array(value, name) for name, value in values]
-    for field, content in ((graph.node, variable), (graph.initializer, initializers)):
-        del field[:]
-        field.extend(content)
 
 
 def opened(path: Path) -> Run:

@@ -92,7 +92,11 @@ class Job:
             raise UsageError(f"{folder / JOB}: cannot be read: {error}", hint=hint) from None
         if different := _difference(there, identity):
             raise UsageError(f"{folder}: holds another job: {different}", hint=_AGAIN)
-        return cls(folder, ending, _sum_of(identity))
+        compared = {key: value for key, value in identity.items() if key != "named"}
+        for key, value in compared.items():
+            if isinstance(value, dict):
+                compared[key] = {key: of_name for key, of_name in value.items() if of_name is not None}
+        return cls(folder, ending, hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest())
 
     def result(self, number: int) -> Path:
         return self.folder / BLOCKS / f"{number:06d}.{self.ending}"
@@ -197,15 +201,6 @@ class Job:
 
     def _remedy(self, number: int) -> str:
         return f"remove {self.marker(number)}, and run the job again without --merge"
-
-
-def _sum_of(identity: Mapping[str, Any]) -> str:
-    """Return a checksum of all keys that are compared; a key that is null and a missing key are the same."""
-    compared = {key: value for key, value in identity.items() if key != "named"}
-    for key, value in compared.items():
-        if isinstance(value, dict):
-            compared[key] = {name: of_name for name, of_name in value.items() if of_name is not None}
-    return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()
 
 
 def _difference(there: Any, here: Mapping[str, Any]) -> str:

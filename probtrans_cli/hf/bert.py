@@ -132,7 +132,18 @@ def read_bert(folder: Path, *, strict: bool = True) -> Bert:
     shapes = required | {key: shape for part in there.values() for key, shape in part.items()}
     if untied and "words" in there:
         shapes["cls.predictions.decoder.weight"] = (config.vocab_size, config.hidden_size)
-    faults, unknown = _faults(tensors, shapes), sorted(tensors.keys() - shapes - _OTHER_HEADS)
+    faults = []
+    for name, shape in shapes.items():
+        tensor = tensors.get(name)
+        if tensor is None:
+            faults.append(f"{name}: missing")
+        elif tuple(tensor.shape) != shape:
+            faults.append(f"{name}: has shape {list(tensor.shape)}, wanted {list(shape)}")
+        elif not tensor.is_floating_point():
+            faults.append(f"{name}: holds {_short(tensor.dtype)}, wanted numbers with a fraction")
+        elif not bool(tensor.isfinite().all()):
+            faults.append(f"{name}: holds numbers that are not finite")
+    unknown = sorted(tensors.keys() - shapes - _OTHER_HEADS)
     if faults or (unknown and strict):
         there_is = {f"{name}: missing": f" (there is {place})" for name, place in names.elsewhere.items()}
         lines = "\n".join([*(f + there_is.get(f, "") for f in faults), *(f"{name}: not known" for name in unknown)])
@@ -225,21 +236,6 @@ def _untie(tensors: dict[str, Tensor], config: Config, notes: list[str]) -> bool
         return False
     notes.append("the decoder is not tied to the word vectors")
     return True
-
-
-def _faults(tensors: Mapping[str, Tensor], shapes: Shapes) -> list[str]:
-    faults = []
-    for name, shape in shapes.items():
-        tensor = tensors.get(name)
-        if tensor is None:
-            faults.append(f"{name}: missing")
-        elif tuple(tensor.shape) != shape:
-            faults.append(f"{name}: has shape {list(tensor.shape)}, wanted {list(shape)}")
-        elif not tensor.is_floating_point():
-            faults.append(f"{name}: holds {_short(tensor.dtype)}, wanted numbers with a fraction")
-        elif not bool(tensor.isfinite().all()):
-            faults.append(f"{name}: holds numbers that are not finite")
-    return faults
 
 
 def _short(dtype: torch.dtype) -> str:

@@ -58,14 +58,30 @@ def write_report(run: Path, recipe: Recipe) -> None:
         + _link(run, "metrics.jsonl", "metrics.jsonl: all numbers"),
     }
     body = "".join(f"<section><h2>{escape(title)}</h2>\n{part}</section>\n" for title, part in sections.items() if part)
-    atomic.replace_text(
-        run / NAME,
-        document(
-            PACKAGE, "report.html", title=recipe.name, styles=["report.css"], scripts=["curves.js"],
-            facts=_facts(run, recipe, ended, metrics, state), body=body,
-        ),
-        synced=False,
-    )  # fmt: skip
+    code = ended.get("exit")
+    how = "finished" if code == 0 else f"exit code {code}: {ended.get('reason')}" if ended else "not finished"
+    column = recipe.task.chosen_column
+    facts = {
+        "how it ended": visible(how, longest=300),
+        "task": " ".join(filter(None, [recipe.task.kind, column])),
+        "model": recipe.model.kind,
+        "seed": str(recipe.seed),
+    }
+    counted = _object(best, run, "config.json").get("parameters")
+    if isinstance(counted, dict) and (parameters := _number(counted, "encoder")):
+        facts["encoder parameters"] = f"{parameters:,}"
+    if (step := _number(state, "step")) is not None:
+        facts["updates"] = f"{step:,}"
+    if (seconds := _number(state, "seconds")) is not None:
+        facts["time of updates"] = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    speeds = [line["words_per_second"] for line in metrics if isinstance(line.get("words_per_second"), int | float)]
+    if speeds:
+        facts["words a second (median)"] = f"{statistics.median(speeds):,.0f}"
+    listed = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
+    page = document(
+        PACKAGE, "report.html", title=recipe.name, styles=["report.css"], scripts=["curves.js"], facts=listed, body=body
+    )
+    atomic.replace_text(run / NAME, page, synced=False)
 
 
 def _object(find: Callable[[Path], Path], run: Path, name: str) -> dict[str, Any]:
@@ -196,31 +212,6 @@ def _errors(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         if parts:
             return parts
     return {}
-
-
-def _facts(
-    run: Path, recipe: Recipe, ended: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
-) -> str:
-    code = ended.get("exit")
-    how = "finished" if code == 0 else f"exit code {code}: {ended.get('reason')}" if ended else "not finished"
-    column = recipe.task.chosen_column
-    facts = {
-        "how it ended": visible(how, longest=300),
-        "task": " ".join(filter(None, [recipe.task.kind, column])),
-        "model": recipe.model.kind,
-        "seed": str(recipe.seed),
-    }
-    counted = _object(best, run, "config.json").get("parameters")
-    if isinstance(counted, dict) and (parameters := _number(counted, "encoder")):
-        facts["encoder parameters"] = f"{parameters:,}"
-    if (step := _number(state, "step")) is not None:
-        facts["updates"] = f"{step:,}"
-    if (seconds := _number(state, "seconds")) is not None:
-        facts["time of updates"] = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    speeds = [line["words_per_second"] for line in metrics if isinstance(line.get("words_per_second"), int | float)]
-    if speeds:
-        facts["words a second (median)"] = f"{statistics.median(speeds):,.0f}"
-    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
 
 
 def _link(run: Path, target: str, text: str) -> str:

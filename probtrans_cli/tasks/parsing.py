@@ -189,7 +189,24 @@ class Arcs(Task):
         if "arcs" in outputs.doubt:
             columns["head_entropy"] = entropy(chances)[batch.words].tolist()
         if top is not None:
-            columns["head_alternatives"] = self._head_alternatives(chances, scores, batch, top)
+            # A word of a sentence of n words has n possible heads, the root among them.
+            lengths, root = batch.words.sum(1)[:, None].expand_as(batch.words)[batch.words], batch.words.shape[1]
+            possible = allowed_arcs(batch.words, len(self.relations)).any(2)
+            best, places = chances.masked_fill(~possible, -1.0)[batch.words].topk(min(top, root), dim=-1)
+            relations = scores[batch.words].argmax(1).gather(1, places)
+            columns["head_alternatives"] = [
+                [
+                    {
+                        "head": 0 if place == root else place + 1,
+                        "relation": self.relations[relation],
+                        "probability": chance,
+                    }
+                    for place, relation, chance in zip(*of_word, strict=True)
+                ][:number]
+                for *of_word, number in zip(
+                    places.tolist(), relations.tolist(), best.tolist(), lengths.tolist(), strict=True
+                )
+            ]
         of_sentences = zip(*(by_sentence(values, batch) for values in columns.values()), strict=True)
         return [{name: list(values) for name, values in zip(columns, row, strict=True)} for row in of_sentences]
 
@@ -218,22 +235,6 @@ class Arcs(Task):
         relations = scores.double().log_softmax(2).cpu().numpy()
         of_trees, of_words = (values.double().cpu().numpy() for values in (of_tree, self._tempered(logs)))
         return Trees(of_trees, of_words, self.decoder, relations, self.relations)
-
-    def _head_alternatives(self, chances: Tensor, scores: Tensor, batch: Batch, top: int) -> list[list[dict[str, Any]]]:
-        # A word of a sentence of n words has n possible heads, the root among them.
-        lengths, root = batch.words.sum(1)[:, None].expand_as(batch.words)[batch.words], batch.words.shape[1]
-        possible = allowed_arcs(batch.words, len(self.relations)).any(2)
-        best, places = chances.masked_fill(~possible, -1.0)[batch.words].topk(min(top, root), dim=-1)
-        relations = scores[batch.words].argmax(1).gather(1, places)
-        return [
-            [
-                {"head": 0 if place == root else place + 1, "relation": self.relations[relation], "probability": chance}
-                for place, relation, chance in zip(*of_word, strict=True)
-            ][:number]
-            for *of_word, number in zip(
-                places.tolist(), relations.tolist(), best.tolist(), lengths.tolist(), strict=True
-            )
-        ]
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """HEAD and DEPREL; `RelProb`, and as `Heads` the alternatives, in MISC; the arcs of a picture."""

@@ -143,7 +143,20 @@ def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -
         CheckpointError: the folder has no model.
     """
     if section.folder is not None:
-        return _words_of_model(section, extra)
+        path = _file_of(section)
+        with reading(path):
+            saved = read_saved(path.parent)
+            if saved.kind != "words":
+                hint = "data.vocabulary.folder is that of a model with data.vocabulary.kind=words"
+                raise DataError(f"{path}: its entries are no words, but of the kind {saved.kind}", hint=hint)
+            options = saved.options_of(_Options)
+        if saved.enclosed or options["omitted"] is not None:
+            hint = "name a model that was trained on sentences, with punctuation"
+            raise DataError(f"{path}: a vocabulary of document pairs, or without punctuation", hint=hint)
+        if options["extra"] != extra:
+            hint = "leave data.vocabulary.folder out, or set data.grid.extra_words as they are there"
+            raise DataError(f"{path}: it has {options['extra']} extra words, and the recipe {extra}", hint=hint)
+        return Words(saved.words, saved.counts, **options | {"features": section.features})
     assert not (extra and isinstance(sentences, Counter)), "counts do not tell which words are the extra ones"
     number = 0
 
@@ -175,24 +188,6 @@ def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -
         omitted=omitted,
         extra=extra,
     )
-
-
-def _words_of_model(section: WordVocabulary, extra: int) -> Words:
-    """Return the words of another model, with the features of this recipe."""
-    path = _file_of(section)
-    with reading(path):
-        saved = read_saved(path.parent)
-        if saved.kind != "words":
-            hint = "data.vocabulary.folder is that of a model with data.vocabulary.kind=words"
-            raise DataError(f"{path}: its entries are no words, but of the kind {saved.kind}", hint=hint)
-        options = saved.options_of(_Options)
-    if saved.enclosed or options["omitted"] is not None:
-        hint = "name a model that was trained on sentences, with punctuation"
-        raise DataError(f"{path}: a vocabulary of document pairs, or without punctuation", hint=hint)
-    if options["extra"] != extra:
-        hint = "leave data.vocabulary.folder out, or set data.grid.extra_words as they are there"
-        raise DataError(f"{path}: it has {options['extra']} extra words, and the recipe {extra}", hint=hint)
-    return Words(saved.words, saved.counts, **options | {"features": section.features})
 
 
 def _file_of(section: WordVocabulary) -> Path:

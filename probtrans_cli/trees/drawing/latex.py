@@ -99,48 +99,44 @@ def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iter
     styles += [f"\\tikzset{{dash{i}/.style={{{_dash_pattern(dashes)}}}}}" for i, dashes in enumerate(DASHES)]
     yield PREAMBLE + "\n".join([*styles, "\\begin{document}"]) + "\n"
     for drawing in drawings:
-        yield _picture(drawing, show_probability=show_probability)
+        words = [_shown(word) for word in drawing.words]
+        notes = list(zip_longest(*([_shown(text) for text in texts] for texts in drawing.notes), fillvalue=""))
+        layout = Layout(drawing)
+        rows = [words, *(list(row) for row in notes)]
+        title = _shown(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
+        legend = [_shown(name) if isinstance(name, str) else f"channel {name}" for name in named_channels(drawing.arcs)]
+        lines = ["\\begin{dependency}"]
+        spans = [_shown(span.name) for span in drawing.spans]
+        if not set("".join([title, *legend, *spans, *(text for row in rows for text in row)])) <= LATIN:
+            lines.insert(0, "\\otherscripts")
+        widths = [max(SLOT * len(ends_here) + 4, NARROWEST) for ends_here in layout.ends]
+        count = len(words)
+        if not words:
+            lines.append("\\node {(empty sentence)};")
+        elif sum(widths) + sum(map(text_width, words)) * FONT_SIZE / WORD_SIZE > WIDEST:
+            lines.append(f"\\node {{(a sentence of {count} words is too wide for \\TeX)}};")
+        else:
+            order = range(count - 1, -1, -1) if drawing.right_to_left else range(count)
+            columns = [count - word if drawing.right_to_left else word + 1 for word in range(count)]
+            lines += _words(rows, widths, order)
+            slot = -SLOT if drawing.right_to_left else SLOT
+            for index, arc in enumerate(drawing.arcs):
+                end = slot * layout.offset(arc.dependent, index)
+                start = slot * layout.offset(arc.head, index) if arc.head else None
+                chance = arc.text(r"\,$\pm$\,") if show_probability else ""
+                relation = _escaped(_shown(arc.relation)) if arc.relation else "" if arc.head else "root"
+                label = f"{relation} {chance}".strip()
+                lines.append(_edge(arc, columns, end, start, STEP * layout.rises[index], label))
+            for span, name in zip(drawing.spans, spans, strict=True):
+                first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
+                lines.append(_bar(len(rows), first, last, name, span))
+            lines += _legend(drawing.arcs, legend)
+        if title:
+            side = "east" if drawing.right_to_left else "west"
+            corner = f"current bounding box.north {side}"
+            lines.append(f"\\node[anchor=south {side}, scale=.8, text=black!65] at ({corner}) {{{_escaped(title)}}};")
+        yield "\n".join([*lines, "\\end{dependency}"]) + "\n"
     yield "\\end{document}\n"
-
-
-def _picture(drawing: Drawing, *, show_probability: bool) -> str:
-    words = [_shown(word) for word in drawing.words]
-    notes = list(zip_longest(*([_shown(text) for text in texts] for texts in drawing.notes), fillvalue=""))
-    layout = Layout(drawing)
-    rows = [words, *(list(row) for row in notes)]
-    title = _shown(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
-    legend = [_shown(name) if isinstance(name, str) else f"channel {name}" for name in named_channels(drawing.arcs)]
-    lines = ["\\begin{dependency}"]
-    spans = [_shown(span.name) for span in drawing.spans]
-    if not set("".join([title, *legend, *spans, *(text for row in rows for text in row)])) <= LATIN:
-        lines.insert(0, "\\otherscripts")
-    widths = [max(SLOT * len(ends_here) + 4, NARROWEST) for ends_here in layout.ends]
-    count = len(words)
-    if not words:
-        lines.append("\\node {(empty sentence)};")
-    elif sum(widths) + sum(map(text_width, words)) * FONT_SIZE / WORD_SIZE > WIDEST:
-        lines.append(f"\\node {{(a sentence of {count} words is too wide for \\TeX)}};")
-    else:
-        order = range(count - 1, -1, -1) if drawing.right_to_left else range(count)
-        columns = [count - word if drawing.right_to_left else word + 1 for word in range(count)]
-        lines += _words(rows, widths, order)
-        slot = -SLOT if drawing.right_to_left else SLOT
-        for index, arc in enumerate(drawing.arcs):
-            end = slot * layout.offset(arc.dependent, index)
-            start = slot * layout.offset(arc.head, index) if arc.head else None
-            chance = arc.text(r"\,$\pm$\,") if show_probability else ""
-            relation = _escaped(_shown(arc.relation)) if arc.relation else "" if arc.head else "root"
-            label = f"{relation} {chance}".strip()
-            lines.append(_edge(arc, columns, end, start, STEP * layout.rises[index], label))
-        for span, name in zip(drawing.spans, spans, strict=True):
-            first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
-            lines.append(_bar(len(rows), first, last, name, span))
-        lines += _legend(drawing.arcs, legend)
-    if title:
-        side = "east" if drawing.right_to_left else "west"
-        corner = f"current bounding box.north {side}"
-        lines.append(f"\\node[anchor=south {side}, scale=.8, text=black!65] at ({corner}) {{{_escaped(title)}}};")
-    return "\n".join([*lines, "\\end{dependency}"]) + "\n"
 
 
 def _words(rows: Sequence[Sequence[str]], widths: Sequence[float], order: Sequence[int]) -> list[str]:

@@ -36,7 +36,18 @@ def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = 
     elif drawing.arcs or not drawing.spans:
         lines = _indented(drawing, ascii_only=ascii_only, coloured=coloured)
     else:
-        lines = _continued(drawing, room, ascii_only=ascii_only, coloured=coloured)
+        parts: list[str] = []
+        first = 1
+        while first <= len(drawing.words):
+            last = first
+            while last < len(drawing.words):
+                longer = _arcs_above(_part(drawing, first, last + 1), ascii_only=ascii_only)
+                if _width(longer) > room:
+                    break
+                last += 1
+            parts += _arcs_above(_part(drawing, first, last), ascii_only=ascii_only, coloured=coloured)
+            first = last + 1
+        lines = parts
     if drawing.title:
         lines.insert(0, visible(drawing.title, ascii_only=ascii_only, longest=LONGEST_TITLE))
     return "\n".join(line.rstrip() for line in lines)
@@ -44,21 +55,6 @@ def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = 
 
 def _width(lines: Sequence[str]) -> int:
     return max(columns(line.rstrip()) for line in lines)
-
-
-def _continued(drawing: Drawing, room: int, *, ascii_only: bool, coloured: bool) -> list[str]:
-    lines: list[str] = []
-    first = 1
-    while first <= len(drawing.words):
-        last = first
-        while last < len(drawing.words):
-            longer = _arcs_above(_part(drawing, first, last + 1), ascii_only=ascii_only)
-            if _width(longer) > room:
-                break
-            last += 1
-        lines += _arcs_above(_part(drawing, first, last), ascii_only=ascii_only, coloured=coloured)
-        first = last + 1
-    return lines
 
 
 def _part(drawing: Drawing, first: int, last: int) -> Drawing:
