@@ -23,12 +23,12 @@ from probtrans_cli.commands.launch import processes
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.corpus.tally import END, Tally, chosen, in_blocks, noting_new_labels, shortened, unlearned
-from probtrans_cli.data.files import display_name, find, find_all, open_lines, require_output
+from probtrans_cli.data.files import display_name, find, find_all, require_output
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
-from probtrans_cli.data.readers.appearance import look_ahead, misread, watched
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.sentence import Sentence, character_spans
+from probtrans_cli.data.streams import form_of
 from probtrans_cli.errors import (
     CheckpointError,
     DataError,
@@ -597,12 +597,10 @@ def _read_other(name: str, key: str | None, data: Data) -> Sequence[Sentence]:
 
 def _read(name: str, key: str | None, form: str, data: Data) -> Iterator[Sentence]:
     # A file is read once; where its name tells no format, CoNLL-U is recognised by its content.
-    path = find(name, key, once=key is None)
-    lines = open_lines(path)
-    if form == "auto" and (form := format_by_name(path) or "text") == "text":
-        is_conllu, lines = look_ahead(lines)
-        form = "conllu" if is_conllu else "text"
-    if form == "text":
-        remedy = "if that is not meant, give plain text or CoNLL-U"
-        lines = watched(lines, lambda kind: console.log(misread(path, kind, remedy)))
+    path, lines = find(name, key, once=key is None), None
+    if form == "auto":
+        form = format_by_name(path) or "text"
+        form = "auto" if form == "text" else form
+    if form in ("auto", "text"):
+        form, lines = form_of(str(path), form)
     yield from read_corpus(path, form, data=data, lines=lines)

@@ -181,8 +181,8 @@ def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -
         from probtrans_cli.training.update import shapes_reported  # noqa: PLC0415
 
         ranks.start(recipe.runtime)
-        with TemporaryDirectory() as folder:
-            trainer = Trainer(recipe, prepared, Path(folder), resume=False, ranks=ranks)
+        with TemporaryDirectory() as place:
+            trainer = Trainer(recipe, prepared, Path(place), resume=False, ranks=ranks)
             with shapes_reported(trainer.network):
                 seconds = trainer.rehearse()
             passes = trainer.plan.passes(len(trainer.plan.batches(0)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from probtrans_cli.data.files import decoded, display_name, is_compressed, open_lines, raw_lines
+from probtrans_cli.data.files import decoded, display_name, ending_of, open_lines, raw_lines
 from probtrans_cli.errors import DataError, reason
 
 Ends = Literal["line", "empty line"]  # what ends a sentence in a file: every line does, or an empty one
@@ -67,7 +67,7 @@ def cut(path: str, size: int, largest: int, file: Version | None = None) -> list
             names_columns = _COLUMNS.match(content.readline(_PIECE)) is not None
     except OSError:  # the reader of the block says so
         names_columns = False
-    if size <= largest or is_compressed(path) or names_columns:
+    if size <= largest or ending_of(path) or names_columns:
         return [Block(path, size, file=file)]
     begins = range(0, size, largest)
     return [

@@ -101,7 +101,7 @@ def _open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
     if path == "-":
         # A reader of our own: Python closes its own at exit, and dies if a thread still waits in it.
         return open(sys.stdin.fileno(), "rb", closefd=False)
-    if not is_compressed(path):
+    if not ending_of(path):
         return Path(path).open("rb")
     status = Path(path).stat()
     if stat.S_ISREG(status.st_mode) and not status.st_size:
@@ -154,10 +154,6 @@ class ArchiveError(Exception):
 
 def ending_of(path: str | Path) -> str:
     return next((ending for ending in COMPRESSED if str(path).lower().endswith(ending)), "")
-
-
-def is_compressed(path: str | Path) -> bool:
-    return bool(ending_of(path))
 
 
 class _Unpacked(io.RawIOBase):

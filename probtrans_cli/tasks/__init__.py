@@ -25,16 +25,6 @@ from probtrans_cli.tasks.tagging import WordTagging
 __all__ = ["TASKS", "Task", "TaskKind", "build", "register"]
 
 
-def _nothing_to_add(model: Any, splits: Mapping[str, Split], *, required: bool) -> dict[str, Split]:
-    del model, required
-    return dict(splits)
-
-
-def _no_baselines(task: Task, split: Split) -> dict[str, Any]:
-    del task, split
-    return {}
-
-
 class TaskKind(NamedTuple):
     """A row of the tasks: its section of the recipe, which says what it needs, the task, and what few tasks have.
 
@@ -44,12 +34,12 @@ class TaskKind(NamedTuple):
     section: type[TaskSection]
     task: type[Task] | str
     """A class, made with the section, the vocabulary and the labels of the training file."""
-    complete: Callable[..., dict[str, Split]] | str = _nothing_to_add
+    complete: Callable[..., dict[str, Split]] | str = lambda _, splits, **_required: splits
     """Adds columns that another model predicts: ``complete(model, splits, required=...) -> splits``. ``required``: for
     a training, where what is missing is an error; else it is told on stderr."""
     splitter: Callable[..., Splitter] | str | None = None
     """What splits sentences in front of another model: ``splitter(model, extractor, rescore=...)``."""
-    baselines: Callable[..., dict[str, Any]] | str = _no_baselines
+    baselines: Callable[..., dict[str, Any]] | str = lambda _task, _split: {}
     """Scores of rivals without learning, by names that begin with ``floor_``: ``baselines(task, split)``."""
 
     def load(self, name: str = "task") -> Any:

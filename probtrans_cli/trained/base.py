@@ -57,20 +57,11 @@ Channel = int | Literal["mean"]
 class Reading:
     """Which head marginals are read as trees: ``channel`` (number or mean), ``iteration`` (1..T or -1), ``decoder``."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")  # of what ``config.json`` holds
+
     channel: Channel
     iteration: int
     decoder: decode.Method
-    chosen_on: str | None = None
-
-
-class StoredReading(BaseModel):
-    """A :class:`Reading` as ``config.json`` holds it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    channel: NonNegativeInt | Literal["mean"]
-    iteration: int
-    decoder: Literal["argmax", "mst", "eisner"]
     chosen_on: str | None = None
 
 
@@ -81,7 +72,7 @@ class Config(BaseModel):
 
     format: Literal[1]  # the version of the format, :data:`probtrans_cli.checkpoint.FORMAT`
     step: NonNegativeInt
-    trees: StoredReading
+    trees: Reading
     origin: dict[str, Any] | None = None
     temperature: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
     """The temperature with the least loss on dev; None: nothing with labels was trained."""

@@ -27,7 +27,7 @@ from probtrans_cli.data.corpus.encode import encode_corpus, encoding_of
 from probtrans_cli.data.corpus.manifest import FORMAT, LABELS, SPLITS, Source, canonical, fingerprint, sha256
 from probtrans_cli.data.corpus.store import Labels, Split, write_split
 from probtrans_cli.data.corpus.tally import RowCounts, Tally, chosen, in_blocks, noting_new_labels, shortened
-from probtrans_cli.data.files import display_name, is_compressed
+from probtrans_cli.data.files import display_name, ending_of
 from probtrans_cli.data.processes import Begin, Pool
 from probtrans_cli.data.readers import READERS
 from probtrans_cli.data.sentence import Sentence
@@ -81,7 +81,7 @@ def parts_of(data: Data, sources: Sequence[Source]) -> list[Part]:
             path = str(source.path)
             can_be_cut = READERS[source.format].ends is not None
             for block in cut(path, source.size, BYTES) if can_be_cut else [Block(path, source.size)]:
-                weight = block.size * (_PACKED if is_compressed(path) else 1)
+                weight = block.size * (_PACKED if ending_of(path) else 1)
                 if together and weight > room:
                     parts.append(Part(split, len(parts) - first, tuple(together)))
                     together, room = [], BYTES
