@@ -951,7 +951,15 @@ def table(
     paper's s.d. UAS, UUAS: punctuation removed. encoder: parameters as the paper counts them, without word scores and
     output layer. words/s (median of metrics.jsonl) and time (h:mm:ss, without evaluations) depend on the machine.
     """
-    from probtrans_cli.commands import table as verb  # noqa: PLC0415
+    from probtrans_cli.reports import pages, sweeps  # noqa: PLC0415
+    from probtrans_cli.reports import table as report  # noqa: PLC0415
 
+    texts: dict[str, Callable[[dict[str, Any]], str]] = {
+        "text": report.plain,
+        "markdown": report.markdown,
+        "beside": report.beside,
+        "html": pages.table_page,
+        "sweep": sweeps.sweep_picture,
+    }
     form = form or ("text" if console.is_narrow(sys.stdout) else "markdown")
-    _show(context, as_json, verb.table(runs), verb.FORMS[form])
+    _show(context, as_json, report.table(runs), texts[form])

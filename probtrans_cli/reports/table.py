@@ -29,7 +29,8 @@ TREES = ("uas", "uuas", "floor_uas", "floor_uuas")  # scores of trees that a row
 
 def table(folders: Sequence[str]) -> dict[str, Any]:
     """Make ``{"rows": [...], "means": [...]}``: finished runs, several seeds together, in the order of the paper's
-    tasks, then of names; and as further rows the means of models that were trained on several corpora.
+    tasks, then of names; and as further rows the means of models that were trained on several corpora. A row has the
+    runs of its ``rival``, the transformer that it stands beside in ``-f beside``, or none.
 
     What is not a finished run is left out, with a line on stderr that says why.
     """
@@ -60,7 +61,12 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
         of = [_row(runs) for runs in family]
         several = {"runs": [run for row in of for run in row["runs"]], "corpora": [row["corpora"] for row in of]}
         means.append(_row(mean) | {"mean_of": [row["recipe"] for row in of]} | several)
-    return {"rows": [row for row, _ in rows], "means": sorted(means, key=_order)}
+    result = {"rows": [row for row, _ in rows], "means": sorted(means, key=_order)}
+    for of_part in result.values():
+        for row in of_part:
+            rival = None if row["model"] == RIVAL else rival_of(row, of_part)
+            row["rival"] = None if rival is None else rival["runs"]
+    return result
 
 
 def _order(row: dict[str, Any]) -> tuple[Any, ...]:

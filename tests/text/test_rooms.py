@@ -46,7 +46,6 @@ WITHOUT_TORCH = (
     "openie/coordination",
     "openie/writing",
     "commands/prepare",
-    "commands/table",
     "__init__",
     "__main__",
 )
