@@ -54,7 +54,7 @@ def slot(
 ) -> Slot:
     """Run mean field in one slot; ``prefix(number)``: q of the earlier words as an iteration reads them, from 1.
 
-    ``hidden``: the message of the chain is there from the start.
+    ``hidden``: of a readout, whose potentials these are; the message of the chain is there from the start.
     """
     d, h, kind = section.labels, section.channels, section.globals.kind if section.globals else None
     t = len(prefix(1))
@@ -62,9 +62,8 @@ def slot(
     spherical = section.latent == "spherical"
     mean = on_the_sphere if spherical else softmax
     degrees, lambda_G = (rectified, 1.0) if kind == "rectified" else (softmax, weight.features or weight.heads)
-    if hidden:
-        unary = [unary[a] + chain(potentials[-1], prefix(1), a) for a in range(d)]
-    M_Z = [x / weight.labels if spherical else x for x in unary]
+    start = [unary[a] + (chain(potentials[0], prefix(1), a) if hidden else 0.0) for a in range(d)]
+    M_Z = [x / weight.labels if spherical else x for x in start]
     Q_Z, M_H, M_G = mean(M_Z), None, None
     features = len(potentials[0].B[0]) if kind else 0
     second = {"dep-split": h, "single-split": 1, "rectified": 1}.get(kind or "", 0)
@@ -73,7 +72,7 @@ def slot(
     Q_G = [degrees([0.0] * features) for _ in range(second)]
     trace = Slot([Q_Z], [M_Z], [Q_H])
     for number in range(1, rounds + 1):
-        p, q = potentials[min(number, len(potentials)) - 1 if not hidden else -1], prefix(number)
+        p, q = potentials[min(number, len(potentials)) - 1], prefix(number)
         T = {j: p.T(t - j) for j in range(t)}
 
         def B_c(c: int, j: int, a: int, p: Any = p, q: Any = q, T: Any = T) -> float:
@@ -92,7 +91,7 @@ def slot(
             unary[a]
             + sum(heads[c][j] * B_c(c, j, a) for c in range(h) for j in range(columns))
             + sum(chosen[g][k] * p.B[g][k][a] for g in range(second) for k in range(features))
-            + (0.0 if hidden else chain(p, q, a))
+            + chain(p, q, a)
             for a in range(d)
         ]
         (M_Z,) = damped([[x / weight.labels for x in G]], [M_Z], beta.labels)

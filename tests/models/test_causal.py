@@ -36,6 +36,7 @@ OTHERS: list[dict[str, Any]] = [
     {"globals": {"kind": "single-split", "features": 2}, "share_potentials": False, "chain": True},
     {"globals": {"kind": "rectified", "features": 3}, "latent": "spherical", "gains": True, "chain": True},
     {"damping": {"labels": 0.3, "heads": 0.2}, "content": "serial"},
+    {"readout_potentials": 2, "chain": True, "globals": {"kind": "rectified", "features": 9}},
 ]
 
 
@@ -50,23 +51,22 @@ def encoder(messages: str = "fast", seed: int = 0, **options: Any) -> Any:
     return model
 
 
-def potentials(model: Any) -> list[Potentials]:
-    """Return the potentials of each iteration as nested lists."""
-    found = []
-    for iteration in range(1, (1 if model.section.share_potentials else model.section.iterations) + 1):
-        parts = model.potentials[iteration - 1]
-        root, features = model.root_scores(iteration), model.global_scores(iteration)
-        if features is not None and features.dim() == 2:
-            features = features[None]
-        found.append(
-            Potentials(
-                lambda x, iteration=iteration: model.ternary_scores([x], iteration)[0].tolist(),
-                root.tolist(),
-                None if features is None else features.tolist(),
-                None if parts.chain is None else parts.chain.C.tolist(),
-            )
-        )
-    return found
+def potentials(model: Any, *, readout: bool = False) -> list[Potentials]:
+    """Return the potentials of each iteration, or round of a readout, as nested lists."""
+    rows = []
+    for number, parts in enumerate(model.readout_potentials if readout else model.potentials, 1):
+
+        def ternary(x: int, parts: Any = parts, number: int = number) -> Any:
+            if not readout:
+                return model.ternary_scores([x], number)[0].tolist()
+            if model.section.decomposition.kind == "rotary":
+                return parts.ternary.at([x])[0].tolist()
+            return parts.ternary.dense()[min(x - 1, model.section.distance or 0)].tolist()
+
+        features = None if parts.features is None else parts.features.dense().tolist()
+        chain = None if parts.chain is None else parts.chain.C.tolist()
+        rows.append(Potentials(ternary, parts.root.dense().tolist(), features, chain))
+    return rows
 
 
 @pytest.mark.parametrize(("kind", "others"), [*itertools.product(KINDS, OTHERS)], ids=str)
@@ -78,7 +78,7 @@ def test_content_and_readout_are_those_of_loops(kind: dict[str, Any], others: di
     mask = torch.ones(1, 4, dtype=torch.bool)
     read = model(Words(unary[None], mask), arcs=True)
     hidden = model(Words(unary[None], mask, readout=Readout(3, prior))).states[0]
-    of_loops = potentials(model)
+    of_loops, of_readout = potentials(model), potentials(model, readout=True)
     slots = content(model.section, unary.tolist(), of_loops)
     # The mean of a spherical latent is an approximation, see `spherical_mean`.
     close = {"abs": 2e-3, "rel": 2e-3} if model.section.latent == "spherical" else {"abs": 1e-12, "rel": 1e-12}
@@ -89,7 +89,7 @@ def test_content_and_readout_are_those_of_loops(kind: dict[str, Any], others: di
             assert np.abs(row[:, :t].detach().numpy() - heads[:, :t]).max(initial=0.0) < close["abs"]
             assert np.abs(row[:, 4:].detach().numpy() - heads[:, t:]).max() < close["abs"]
         q = [before.labels[-1] for before in slots[:t]]
-        loops = slot(model.section, prior.tolist(), lambda _, q=q: q, of_loops, 3, hidden=True)  # type: ignore[misc]
+        loops = slot(model.section, prior.tolist(), lambda _, q=q: q, of_readout, 3, hidden=True)  # type: ignore[misc]
         assert hidden[t].tolist() == pytest.approx(loops.scores[-1], **close)
 
 
@@ -97,17 +97,18 @@ def test_content_and_readout_are_those_of_loops(kind: dict[str, Any], others: di
 @pytest.mark.parametrize("of", [None, "all-dep", "dep-split", "single-split"])
 def test_the_exact_readout_is_that_of_enumeration(kind: dict[str, Any], of: str | None) -> None:
     others: dict[str, Any] = {} if of is None else {"globals": {"kind": of, "features": 2}}
-    model = encoder(**kind, **others, chain=True, message_weight={"labels": 1.0, "heads": 1.0})
+    model = encoder(**kind, **others, chain=True, message_weight={"labels": 1.0, "heads": 1.0}, readout_potentials=1)
     output = TiedOutput(4, probabilities=False).double()
     torch.nn.init.normal_(output.bias)
     S = torch.randn(4, 3).double()
     ids, mask = torch.tensor([[1, 3, 0, 2]]), torch.ones(1, 4, dtype=torch.bool)
     log_mu = model(Words(S[ids], mask, readout=Readout(None))).states[0]
     p = output(log_mu, S).softmax(-1)
-    (of_loops,), slots = potentials(model), content(model.section, S[ids][0].tolist(), potentials(model))
+    (of_readout,) = potentials(model, readout=True)
+    slots = content(model.section, S[ids][0].tolist(), potentials(model))
     for t in range(4):
         q = [before.labels[-1] for before in slots[:t]]
-        expected = enumerated(S.tolist(), output.bias.tolist(), q, of_loops, 2, of)
+        expected = enumerated(S.tolist(), output.bias.tolist(), q, of_readout, 2, of)
         assert p[t].tolist() == pytest.approx(expected, rel=1e-12)
 
 
@@ -295,6 +296,7 @@ def test_updates_of_a_slot_never_raise_its_free_energy() -> None:
         ({"root": {}}, "root"),
         ({"causal": False, "chain": True}, "chain"),
         ({"causal": False, "content": "serial"}, "content"),
+        ({"causal": False, "readout_potentials": 1}, "readout_potentials"),
     ],
 )
 def test_what_looks_at_later_words_is_refused_by_name(options: dict[str, Any], key: str) -> None:

@@ -129,6 +129,15 @@ def content(
     return slots, kept
 
 
+def predicted(hidden: Slots, unary: Sequence[Float[Tensor, "*b d"]], rounds: int) -> Float[Tensor, "b n d"]:
+    """Return the scores of the labels of hidden words after some rounds; ``unary``: of each, the last for all further
+    ones."""
+    for number in range(rounds):
+        hidden.unary = unary[min(number, len(unary) - 1)]
+        hidden.advance(1)
+    return hidden.states()
+
+
 def log_messages(prefix: Float[Tensor, "b n d"], factors: Sequence[Factor]) -> Float[Tensor, "b n d"]:
     """Return ``log μ_t(a)`` of every slot, all other variables summed out (all weights λ are 1).
 

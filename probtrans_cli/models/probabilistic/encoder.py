@@ -56,6 +56,7 @@ class ProbabilisticEncoder(Encoder):
         self.ternary, self.root, self.globals, self.chain = first.ternary, first.root, first.globals, first.chain
         more = 0 if section.share_potentials else section.iterations - 1
         self.later = nn.ModuleList([DrawnPotentials(section) for _ in range(more)])
+        self.readout = nn.ModuleList([DrawnPotentials(section) for _ in range(section.readout_potentials)])
         self.further = nn.ModuleList(further_factors(section))
         self.scored: tuple[int, ...] = ()
         weight, step, damping = section.resolved().message_weight, section.step_size, section.damping
@@ -89,20 +90,25 @@ class ProbabilisticEncoder(Encoder):
         """Of every iteration, or one for all of them. In a checkpoint, parts of the first are called ``ternary``,
         ``root`` and ``globals``; before those of the second stands ``later.0``, and so on."""
         first = Potentials(self.ternary, self.root, self.globals, self.chain)
-        later = cast("Sequence[DrawnPotentials]", self.later)
-        return [first, *(Potentials(drawn.ternary, drawn.root, drawn.globals, drawn.chain) for drawn in later)]
+        return [first, *map(Potentials.of, cast("Sequence[DrawnPotentials]", self.later))]
+
+    @property
+    def readout_potentials(self) -> list[Potentials]:
+        """Of every round of a readout, the last one for all further rounds; without any, those of the last iteration.
+        In a checkpoint, their parts stand behind ``readout.0``, and so on."""
+        return [*map(Potentials.of, cast("Sequence[DrawnPotentials]", self.readout))] or self.potentials[-1:]
 
     def stages(self) -> Sequence[Sequence[nn.Parameter]]:
         """Those of the iterations, where each has potentials of its own; there is nothing below them."""
         if self.section.share_potentials:
             return ()
-        later = {id(parameter) for parameter in self.later.parameters()}
-        first = [parameter for parameter in self.parameters() if id(parameter) not in later]
+        behind = {id(parameter) for part in (self.later, self.readout) for parameter in part.parameters()}
+        first = [parameter for parameter in self.parameters() if id(parameter) not in behind]
         return ([], first, *(list(drawn.parameters()) for drawn in self.later))
 
     def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
         assert self.scales is not None, "it has a base"
-        for potentials in self.potentials:
+        for potentials in self.potentials:  # none of a readout: a base is refused for causal models
             matrices = [getattr(potentials.ternary, name) for name in ("U", "V")]
             yield from ((matrix, self.scales.hidden) for matrix in matrices if matrix is not None)
             if potentials.features is not None and potentials.features.B is not None:
@@ -219,16 +225,21 @@ class ProbabilisticEncoder(Encoder):
         self, prefix: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], readout: Readout
     ) -> Float[Tensor, "b n d"]:
         """Return the scores of the labels of words that are hidden, by the labels of the words before each."""
-        factors = self.factors()[-1]
         if readout.rounds is None:
-            return causal.log_messages(prefix, factors)
+            return causal.log_messages(prefix, self.factors(self.readout_potentials)[-1])
+        unary, rest = self._hidden(readout, prefix.dtype, lambda chain: chain.message(prefix))
+        hidden = self._slots(Sentences(unary[0].expand_as(prefix), mask), rest, self.inference, self._dropout, prefix)
+        return causal.predicted(hidden, unary, readout.rounds)
+
+    def _hidden(
+        self, readout: Readout, dtype: torch.dtype, chained: Callable[[causal.Chain], Tensor]
+    ) -> tuple[list[Float[Tensor, "*b d"]], list[list[Factor]]]:
+        """Return ``s̄ + C q_{t-1}`` of every round, and its factors without the chain."""
         assert readout.prior is not None, "a network knows its words"
-        unary = readout.prior.to(prefix.dtype).expand_as(prefix)
-        unary = sum((factor.message(prefix) for factor in factors if isinstance(factor, causal.Chain)), unary)
-        rest = [factor for factor in factors if not isinstance(factor, causal.Chain)]
-        hidden = self._slots(Sentences(unary, mask), [rest], self.inference, self._dropout, prefix)
-        hidden.advance(readout.rounds)
-        return hidden.states()
+        factors = self.factors(self.readout_potentials)
+        chains = [[factor for factor in of_round if isinstance(factor, causal.Chain)] for of_round in factors]
+        rest = [[factor for factor in of_round if not isinstance(factor, causal.Chain)] for of_round in factors]
+        return [sum(map(chained, of_round), readout.prior.to(dtype)) for of_round in chains], rest
 
     def read_on(self, unary: Float[Tensor, "b 1 d"], memory: Memory = ()) -> Memory:
         """See :meth:`Encoder.read_on`; it keeps q of every word, at the start and after every iteration."""
@@ -242,17 +253,12 @@ class ProbabilisticEncoder(Encoder):
 
     def foretell(self, texts: int, memory: Memory, readout: Readout) -> Float[Tensor, "b 1 d"]:
         prefix = memory[-1] if memory else next(self.parameters()).new_zeros(texts, 0, self.facts.width)
-        factors = self.factors()[-1]
         if readout.rounds is None:
+            factors = self.factors(self.readout_potentials)[-1]
             return causal.log_messages(functional.pad(prefix, (0, 0, 0, 1)), factors)[:, -1:]
-        assert readout.prior is not None, "a network knows its words"
-        prior = readout.prior.to(prefix.dtype).expand(texts, 1, -1)
-        chains = [factor for factor in factors if isinstance(factor, causal.Chain)]
-        unary = sum((chain.next_message(prefix) for chain in chains), prior)
-        rest = [factor for factor in factors if not isinstance(factor, causal.Chain)]
-        slot = NextSlot(unary, [prefix], [rest], self.inference)
-        slot.advance(readout.rounds)
-        return slot.states()
+        unary, rest = self._hidden(readout, prefix.dtype, lambda chain: chain.next_message(prefix))
+        slot = NextSlot(unary[0].expand(texts, 1, -1), [prefix], rest, self.inference)
+        return causal.predicted(slot, unary, readout.rounds)
 
     def arcs_alone(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
@@ -317,11 +323,12 @@ class ProbabilisticEncoder(Encoder):
             raise ValueError("the energy of tree-shaped heads is not a function of their marginals")
         return self.field(unary, mask, cues).energy(state)
 
-    def factors(self) -> list[list[Factor]]:
-        """The factors of every iteration, or one set for all of them."""
+    def factors(self, potentials: Sequence[Potentials] | None = None) -> list[list[Factor]]:
+        """The factors of every iteration, or one set for all of them; or those of other ``potentials``."""
         bias = [] if self.section.head_bias is None else [HeadBiasFactor(self.section.head_bias)]
         further = [*bias, *cast("Sequence[Factor]", self.further)]
-        return [[factor for factor in potentials if factor is not None] + further for potentials in self.potentials]
+        sets = self.potentials if potentials is None else potentials
+        return [[factor for factor in parts if factor is not None] + further for parts in sets]
 
     @property
     def plain(self) -> bool:
@@ -408,8 +415,9 @@ class ProbabilisticEncoder(Encoder):
         return potentials[0 if self.section.share_potentials else iteration - 1]
 
     def penalty(self) -> Float[Tensor, ""]:
-        """Return the Frobenius norm of the whole of ``T``, of all iterations."""
-        norm = torch.stack([potentials.ternary.squared_norm() for potentials in self.potentials]).sum()
+        """Return the Frobenius norm of the whole of ``T``, of all iterations and rounds."""
+        sets = [*self.potentials, *(self.readout_potentials if self.readout else ())]
+        norm = torch.stack([potentials.ternary.squared_norm() for potentials in sets]).sum()
         return norm.clamp_min(torch.finfo(norm.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0
 
 

@@ -311,6 +311,11 @@ class Potentials(NamedTuple):
     features: GlobalScores | None
     chain: Chain | None = None
 
+    @classmethod
+    def of(cls, drawn: DrawnPotentials) -> Potentials:
+        """Return the factors of these parameters."""
+        return cls(drawn.ternary, drawn.root, drawn.globals, drawn.chain)
+
 
 class DrawnPotentials(nn.Module):
     """The parameters of these factors, drawn as at the start of a training."""

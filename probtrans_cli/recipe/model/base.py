@@ -49,6 +49,8 @@ class Facts:
     """Whether a word's representation depends on earlier words alone, so that words can be predicted one by one."""
     without_exact_readout: str | None = None
     """The option with which a causal field cannot sum all of its variables out, as a recipe has it."""
+    readout_sets: int = 0
+    """The number of rounds of a causal field's readout that have potentials of their own."""
     has_bert_output: bool = False
     """Whether `task.output: bert` can be its output layer."""
     has_root: bool = False

@@ -372,6 +372,9 @@ class ProbabilisticTransformer(ModelSection):
     share_potentials: bool = True
     """true: all iterations have the same potentials: mean field of one random field (the paper); false: each has its
     own, like the layers of a transformer (not in the paper)."""
+    readout_potentials: Annotated[int, Field(ge=0, le=100)] = 0
+    """With `causal`: the number of rounds of `task.readout` that have potentials of their own; any further round has those
+    of the last one. 0: a readout has the potentials of the last iteration, with which words are read."""
     decomposition: Annotated[Decomposition, DECOMPOSITIONS] = UVDecomposition(kind="uv", rank=64)
     """How the ternary scores are parameterised: none | uv | uvw | shared | rotary."""
     symmetric: bool = False
@@ -439,6 +442,7 @@ class ProbabilisticTransformer(ModelSection):
             has_head_labels=self.head_labels,
             is_causal=self.causal,
             without_exact_readout=self._without_exact_readout(),
+            readout_sets=self.readout_potentials,
             counts_words=self.head_bias is not None,
             order_cues=0 if self.head_bias is None else self.head_bias.order_cues,
             separate_layers=0 if self.share_potentials else self.iterations,
@@ -493,7 +497,7 @@ class ProbabilisticTransformer(ModelSection):
         if features is not None:
             groups = channels if features.by_channel else 1
             sizes["globals"] = groups * d * (d if features.parameterization == "neural" else features.features)
-        times = 1 if self.share_potentials else self.iterations
+        times = (1 if self.share_potentials else self.iterations) + self.readout_potentials
         for part, numbers in sizes.items():
             if times * numbers > MOST_NUMBERS:
                 yield (part,), TOO_LARGE.format(times * numbers)
@@ -560,11 +564,13 @@ class ProbabilisticTransformer(ModelSection):
             return "`model.globals.kind: rectified`"
         if {weight.labels, weight.heads, weight.features or 1.0} != {1.0}:
             return "`model.message_weight` other than 1 (set labels and heads to 1.0)"
+        if self.readout_potentials > 1:
+            return "`model.readout_potentials` above 1"
         return None
 
     def _causal_inconsistencies(self) -> Iterator[Inconsistency]:
         if not self.causal:
-            for name in ("content", "chain"):
+            for name in ("content", "chain", "readout_potentials"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     yield (name,), "it is for a causal model: set model.causal=true, or leave it out"
             return
