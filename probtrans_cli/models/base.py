@@ -105,7 +105,8 @@ class Wants:
     with parts, those that are asked; None = all. ``moments``: of everything mean
     and variance, where weights are uncertain (``models/bayesian/moments.py``); `kronecker`: with the covariances of
     words, which the variance of a mean over words needs; `diagonal`: without. ``readout``: of a causal encoder,
-    representations of every word by the earlier ones alone.
+    representations of every word by the earlier ones alone. ``candidates [k]``: ids, ascending: of an output layer over
+    the vocabulary, scores of these entries alone.
     """
 
     words: Bool[Tensor, "b w"] | None = None
@@ -121,6 +122,7 @@ class Wants:
     parts: Collection[str] | None = None
     moments: Literal["kronecker", "diagonal"] | None = None
     readout: Readout | None = None
+    candidates: Int[Tensor, " k"] | None = None
 
     @property
     def scores(self) -> bool:

@@ -196,6 +196,7 @@ class Network(nn.Module):
                 places=wants.places,
                 parts=wants.parts,
                 unary=unary,
+                candidates=wants.candidates,
             )
             scores = self.output.read(view) if wants.scores else {}
         states = encoded.states if wants.states else None

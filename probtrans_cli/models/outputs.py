@@ -48,7 +48,7 @@ class View:
         inputs: the batch.
         by: what to compute with. Representations are tensors, or each a :class:`State` where moments are wanted.
         again: reads the sentences once more, with this bias of each token, for layers with ``steps``.
-        positions, fed_back, ends, parts: see :class:`Wants`.
+        positions, fed_back, ends, parts, candidates: see :class:`Wants`.
         places: see :class:`Wants`; representations are then not rows ``[m, d]`` but ``[b, k, d]``.
         unary: the unary scores of the tokens; None for layers with ``steps``.
     """
@@ -66,6 +66,7 @@ class View:
     places: Int[Tensor, "b k"] | Literal["all"] | None = None
     parts: Collection[str] | None = None
     unary: Float[Tensor, "b n d"] | None = None
+    candidates: Int[Tensor, " k"] | None = None
 
     @property
     def alone(self) -> Float[Tensor, "*m d"]:
@@ -180,6 +181,10 @@ def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
     return added
 
 
+def _rows(values: Float[Tensor, "v *d"], candidates: Int[Tensor, " k"] | None) -> Float[Tensor, "k *d"]:
+    return values if candidates is None else values.index_select(0, candidates)
+
+
 class WordOutput(LinearOutput):
     """Word scores by a linear layer; the ids ``never`` have no probability."""
 
@@ -189,20 +194,25 @@ class WordOutput(LinearOutput):
         super().__init__(width, words)
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
-    def forward(self, states: Float[Tensor, "*m d"]) -> Float[Tensor, "*m v"]:
-        return functional.linear(states, self.weight, self.bias + self.impossible)
+    def read(self, view: View) -> Mapping[str, Values]:
+        return super().read(view) if view.candidates is None else {"words": self(view.states, view.candidates)}
+
+    def forward(self, states: Float[Tensor, "*m d"], candidates: Int[Tensor, " k"] | None = None) -> Tensor:
+        """Return the scores ``[*m, v]`` of all words, or of the candidates."""
+        bias = _rows(self.bias + self.impossible, candidates)
+        return functional.linear(states, _rows(self.weight, candidates), bias)
 
     def moments(self, state: State) -> State:
         return linear(state, self.weight, variance_of(self), self.bias + self.impossible)
 
 
 class TableOutput(OutputLayer, nn.Module):
-    """Word scores from the table of unary scores: ``forward(states, table, by)``."""
+    """Word scores from the table of unary scores: ``forward(states, table, by, candidates)``."""
 
     reads_table = True
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": self(view.states, view.table(), view.by)}
+        return {"words": self(view.states, view.table(), view.by, view.candidates)}
 
 
 class TiedOutput(TableOutput):
@@ -230,14 +240,15 @@ class TiedOutput(TableOutput):
         self.probabilities = probabilities
 
     def forward(
-        self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"], by: Arithmetic = PLAIN
-    ) -> Float[Tensor, "*m v"]:
-        """Return the scores of all words: one product of exponentials, in float32 or better in an autocast, too."""
+        self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        candidates: Int[Tensor, " k"] | None = None,
+    ) -> Float[Tensor, "*m v"]:  # fmt: skip
+        """Return the scores of all words, or of the candidates: one product of exponentials, in float32 or better in an autocast, too."""
         del by
         states = states.double() if table.dtype == torch.float64 else states.float()
         if self.probabilities:
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
-        table = table if self.gains is None else table * self.gains
+        table = _rows(table if self.gains is None else table * self.gains, candidates)
         with torch.autocast(states.device.type, enabled=False):
             # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
             # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
@@ -245,7 +256,7 @@ class TiedOutput(TableOutput):
             reached = states + highest
             best = reached.detach().amax(-1, keepdim=True)
             shares = (reached - best).exp() @ (table - highest).exp().T
-            return (shares + _LEAST).log() + best + (self.bias + self.impossible)
+            return (shares + _LEAST).log() + best + _rows(self.bias + self.impossible, candidates)
 
 
 class TiedLinear(TableOutput):
@@ -265,9 +276,13 @@ class TiedLinear(TableOutput):
             self.register_buffer("bias", torch.zeros(words), persistent=False)
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
-    def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
+    def forward(
+        self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        candidates: Int[Tensor, " k"] | None = None,
+    ) -> Values:  # fmt: skip
+        """Return the scores ``[m, v]`` of all words, or of the candidates."""
         states = states if self.scale == 1.0 else states * self.scale
-        return by.by_table(states, table, self.bias + self.impossible)
+        return by.by_table(states, _rows(table, candidates), _rows(self.bias + self.impossible, candidates))
 
 
 class TiedMean(TiedLinear):
@@ -290,11 +305,14 @@ class TiedMean(TiedLinear):
         self.mean = mean
         self.gains = nn.Parameter(torch.ones(gains)) if gains else None
 
-    def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
-        """Return the scores ``[m, v]`` of all words."""
+    def forward(
+        self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        candidates: Int[Tensor, " k"] | None = None,
+    ) -> Values:  # fmt: skip
+        """Return the scores ``[m, v]`` of all words, or of the candidates."""
         assert isinstance(states, Tensor), "it has no moments"
         mean = self.mean(states)
-        return super().forward(mean if self.gains is None else mean * self.gains, table, by)
+        return super().forward(mean if self.gains is None else mean * self.gains, table, by, candidates)
 
 
 class BertWordOutput(TableOutput):
@@ -320,11 +338,15 @@ class BertWordOutput(TableOutput):
         nn.init.normal_(self.dense.weight, std=std)
         nn.init.zeros_(self.dense.bias)
 
-    def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
-        """Return the scores ``[m, v]`` of all words."""
+    def forward(
+        self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        candidates: Int[Tensor, " k"] | None = None,
+    ) -> Values:  # fmt: skip
+        """Return the scores ``[m, v]`` of all words, or of the candidates."""
         transformed = by(self.norm, by(self.activation, by(self.dense, states)))
         transformed = transformed if self.scale == 1.0 else transformed * self.scale
-        return by.by_table(transformed, table if self.decoder is None else self.decoder, self.bias)
+        table = _rows(table if self.decoder is None else self.decoder, candidates)
+        return by.by_table(transformed, table, _rows(self.bias, candidates))
 
 
 class PairOutput(SentenceOutput):

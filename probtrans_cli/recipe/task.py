@@ -151,6 +151,11 @@ class PlainMasking(Masking):
     """Share of the hidden tokens that are shown unchanged."""
 
 
+def _unsampled(sampled: int | None, recipe: Surroundings) -> Iterator[Inconsistency]:
+    if sampled is not None and recipe.model.facts.variational is not None:
+        yield ("task", "sampled"), "with model.bayes, words are compared with the whole vocabulary: leave it out"
+
+
 class WordPrediction(TaskSection):
     """What the tasks that predict hidden words share: masks and an output layer over the vocabulary."""
 
@@ -169,6 +174,10 @@ class WordPrediction(TaskSection):
     """true: the bias of every word starts at the logarithm of its frequency in train, which takes thousands of steps to
     learn; false: all start alike (the paper's code, BERT); null = true for the tied output of a probabilistic
     transformer, else false."""
+    sampled: PositiveInt | None = None
+    """How many words a hidden word is compared with in training, on average: frequent ones always, others drawn by their
+    frequency, beside the hidden words of the batch (not in the paper); null = the whole vocabulary. Scores of dev and
+    test are over the whole vocabulary."""
     eval_masks: PositiveInt = 10
     """Number of fixed mask draws of the test perplexity: the exponential of the mean loss at all hidden words (with the
     standard error over the draws)."""
@@ -194,6 +203,7 @@ class WordPrediction(TaskSection):
             yield ("task", "output"), reason
         if not self.tie_decoder and self.output != "bert":
             yield ("task", "tie_decoder"), "for `task.output: bert` only: leave it out"
+        yield from _unsampled(self.sampled, recipe)
         total = self.mlm.mask + self.mlm.random + self.mlm.keep
         if abs(total - 1.0) > 1e-6:
             yield ("task", "mlm", "keep"), f"mask, random and keep are {total:g} together, not 1"
@@ -247,6 +257,10 @@ class LanguageModel(TaskSection):
     """true: the bias of every word starts at the logarithm of its frequency in train; false: all start alike."""
     word_bias: bool = True
     """false: words have no score of their own, as in GPT-2 (tied transformers only)."""
+    sampled: PositiveInt | None = None
+    """How many words a word is compared with in training, on average: frequent ones always, others drawn by their
+    frequency, beside the words of the batch; null = the whole vocabulary. Scores of dev and test are over the whole
+    vocabulary."""
     score_first: bool = True
     """true: all words are learned and scored; false: not the first one of each text."""
 
@@ -259,6 +273,7 @@ class LanguageModel(TaskSection):
         return (("output",), "a probe is linear, and words are tied: choose linear") if self.tied else None
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
+        yield from _unsampled(self.sampled, recipe)
         facts = recipe.model.facts
         features = getattr(recipe.data.vocabulary, "features", None)
         if features is not None and features.window:

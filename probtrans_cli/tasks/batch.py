@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
@@ -27,7 +27,8 @@ class Batch(Inputs):
     [b, w]``: of each word in the training file, -1 where there is none. ``gold``: the columns that the task asked for,
     as far as the split has them, by name, ``[b, w]`` or ``[b, 1]``. ``scored``: of words or tokens, those that the task
     has something to say of; None = all words. ``positions [m]``: of these, or of all words, counted through the padded
-    batch, where they are known. ``number``: of the pass of an evaluation, from 0. ``done``,
+    batch, where they are known. ``candidates [k]``, ``log_chance [k]``: in training, the entries of the vocabulary among
+    which a word is predicted, and with which chance they were drawn; None = all. ``number``: of the pass of an evaluation, from 0. ``done``,
     ``epoch``: in training, the share of it that is done, and the number of the epoch, from 0.
     """
 
@@ -38,6 +39,8 @@ class Batch(Inputs):
     gold: Mapping[str, Int[Tensor, "b k"]] = field(default_factory=dict)
     scored: Bool[Tensor, "b s"] | None = None
     positions: Int[Tensor, " m"] | None = None
+    candidates: Int[Tensor, " k"] | None = None
+    log_chance: Float[Tensor, " k"] | None = None
     number: int = 0
     done: float = 0.0
     epoch: int = 0

@@ -19,7 +19,7 @@ from probtrans_cli.models.outputs import WORD_OUTPUTS, OutputLayer, TiedLinear, 
 from probtrans_cli.recipe.task import LanguageModel
 from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Questions, Task, Term
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.mlm import perplexity, start_at_frequencies
+from probtrans_cli.tasks.mlm import Sampler, cross_entropy, perplexity, start_at_frequencies
 
 
 class CausalLanguageModelling(Task):
@@ -30,6 +30,7 @@ class CausalLanguageModelling(Task):
 
     def __init__(self, section: LanguageModel, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
+        self.sampler = Sampler(section.sampled, vocabulary)
         self._unscored = sorted({*vocabulary.specials} - {vocabulary.UNKNOWN})
 
     @property
@@ -64,22 +65,22 @@ class CausalLanguageModelling(Task):
         return Readout(self.section.rounds if self.section.readout == "mean-field" else None)
 
     def training(self, batch: Batch) -> Batch:
-        return replace(batch, scored=self._scored(batch))
+        scored = self._scored(batch)
+        return self.sampler.sampled(replace(batch, scored=scored), batch.ids[scored])
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
         return replace(batch, number=number, scored=self._scored(batch))
 
     def wants(self, batch: Batch) -> Wants:
         scored = self._scored(batch) if batch.scored is None else batch.scored
-        return Wants(tokens=scored, readout=self.readout)
+        return Wants(tokens=scored, readout=self.readout, candidates=batch.candidates)
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         assert batch.scored is not None, "the batch is one of training or evaluation"
         return {"loss": batch.scored.sum()}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        gold = batch.picked(batch.ids)
-        total = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum")
+        total = cross_entropy(outputs, batch, batch.picked(batch.ids))
         return {"loss": Term(total, self.counts(batch)["loss"])}
 
     def questions(self, batch: Batch) -> Questions:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -61,6 +62,7 @@ class MaskedLanguageModelling(Task):
     def __init__(self, section: WordPrediction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
         self.masks, self.draws = Masks(section.mlm, vocabulary), section.eval_masks
+        self.sampler = Sampler(section.sampled, vocabulary)
 
     @property
     def outputs(self) -> int:
@@ -89,7 +91,8 @@ class MaskedLanguageModelling(Task):
         """Some tokens are hidden by masks drawn afresh, or kept; scored are those, or all."""
         draw = self.masks.draw(batch)
         hidden = self.masks.hidden(batch, draw)
-        return self._shown(batch, hidden, draw, self.masks.scored(batch.ids, hidden))
+        scored = self.masks.scored(batch.ids, hidden)
+        return self.sampler.sampled(self._shown(batch, hidden, draw, scored), batch.ids[scored])
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
         """The tokens of a draw of masks are hidden and scored: a function of corpus and draw, not of batches."""
@@ -105,7 +108,8 @@ class MaskedLanguageModelling(Task):
 
     def wants(self, batch: Batch) -> Wants:
         """Scores of what is hidden; of a batch in which nothing was hidden, of what is written as a mask."""
-        return Wants(tokens=batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored)
+        tokens = batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored
+        return Wants(tokens=tokens, candidates=batch.candidates)
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         assert batch.scored is not None, "masks were drawn"
@@ -113,8 +117,7 @@ class MaskedLanguageModelling(Task):
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """The cross entropy at the tokens that are scored."""
-        gold = batch.picked(batch.gold[IDS])
-        total = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum")
+        total = cross_entropy(outputs, batch, batch.picked(batch.gold[IDS]))
         return {"loss": Term(total, self.counts(batch)["loss"])}
 
     def questions(self, batch: Batch) -> Questions:
@@ -161,14 +164,65 @@ class MaskedLanguageModelling(Task):
         return Places(notes=notes)
 
 
+class Sampler:
+    """What a training compares a word with, in place of the whole vocabulary: the words of the batch, and others by
+    their frequency ``f``, in each update anew (not in the paper).
+
+    A word is drawn with the chance ``π_w = min(1, c f_w)``, whose sum is the number wanted, and words of the batch are
+    always there. With ``s_w - log π_w`` in place of the score ``s_w``, the sum of ``exp`` over what is drawn is on average
+    that over the vocabulary, so the gradient is nearly that of the full loss.
+    """
+
+    def __init__(self, number: int | None, vocabulary: Vocabulary) -> None:
+        """``number``: of words, on average, beside those of the batch; None = the whole vocabulary."""
+        self.number, self.vocabulary = number, vocabulary
+        self._kept: tuple[Split, Tensor] | None = None
+
+    def sampled(self, batch: Batch, gold: Int[Tensor, " m"]) -> Batch:
+        """Return the batch with drawn candidates, among which are the ``gold`` words; or as it is."""
+        if self.number is None:
+            return batch
+        if self._kept is None or self._kept[0] is not batch.split:
+            frequency = torch.from_numpy(frequencies(batch.split, self.vocabulary))
+            self._kept = batch.split, chances(frequency, self.number).float().to(gold.device)
+        chance = self._kept[1].index_fill(0, gold, 1.0)
+        ids = (torch.rand(chance.shape).to(gold.device) < chance).nonzero()[:, 0]
+        return replace(batch, candidates=ids, log_chance=chance[ids].log())
+
+
+def chances(frequency: Float[Tensor, " v"], number: float) -> Float[Tensor, " v"]:
+    """Return ``π = min(1, c f)``, whose sum is ``number``; 1 for all where there are no more words than that."""
+    certain = torch.zeros_like(frequency, dtype=torch.bool)
+    while not certain.all():
+        scaled = (number - certain.sum()) / frequency[~certain].sum() * frequency
+        if not (more := (scaled >= 1.0) & ~certain).any():
+            return scaled.masked_fill(certain, 1.0)
+        certain |= more
+    return torch.ones_like(frequency)
+
+
+def cross_entropy(outputs: Outputs, batch: Batch, gold: Int[Tensor, " m"]) -> Float[Tensor, ""]:
+    """Return the sum over the words that are scored; of a batch with candidates, its estimate from them."""
+    scores = outputs.scores["words"].float()
+    if batch.candidates is not None and batch.log_chance is not None:
+        scores, gold = scores - batch.log_chance, torch.searchsorted(batch.candidates, gold)
+    return functional.cross_entropy(scores, gold, reduction="sum")
+
+
 @torch.no_grad()
 def start_at_frequencies(output: Any, split: Split, vocabulary: Vocabulary) -> None:
     """Let the biases of words begin at the frequencies of those that can be hidden, ``β_w = log (f(w) + 1) / Σ``."""
+    counts = frequencies(split, vocabulary)
+    output.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
+
+
+def frequencies(split: Split, vocabulary: Vocabulary) -> np.ndarray:
+    """Return how often each entry of the vocabulary occurs in a split, special ones not counted, and 1 more."""
     counts = np.zeros(vocabulary.size)
     for ids in split.columns("ids"):
         counts += np.bincount(ids, minlength=vocabulary.size)
     counts[list(vocabulary.specials)] = 0.0
-    output.bias.copy_(torch.from_numpy(np.log((counts + 1.0) / (counts + 1.0).sum())))
+    return counts + 1.0
 
 
 def sums_of(counts: Counts) -> np.ndarray:

@@ -128,6 +128,7 @@ class Parts(Task):
             words=next(iter(words.values()), None),
             tokens=next(iter(tokens.values()), None),
             sentence=any(of_part.sentence for of_part in wanting.values()),
+            candidates=batch.candidates,
             parts=None if wanting.keys() == wants.keys() else frozenset(wanting),
         )
 
