@@ -181,7 +181,7 @@ def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
     return added
 
 
-def _rows(values: Float[Tensor, "v *d"], candidates: Int[Tensor, " k"] | None) -> Float[Tensor, "k *d"]:
+def _rows(values: Float[Tensor, "v ..."], candidates: Int[Tensor, " k"] | None) -> Float[Tensor, "k ..."]:
     return values if candidates is None else values.index_select(0, candidates)
 
 
@@ -243,7 +243,7 @@ class TiedOutput(TableOutput):
         self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Float[Tensor, "*m v"]:  # fmt: skip
-        """Return the scores of all words, or of the candidates: one product of exponentials, in float32 or better in an autocast, too."""
+        """Return the scores of all words, or of the candidates: one product of exponentials, in float32 or better."""
         del by
         states = states.double() if table.dtype == torch.float64 else states.float()
         if self.probabilities:

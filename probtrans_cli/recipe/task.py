@@ -175,9 +175,9 @@ class WordPrediction(TaskSection):
     learn; false: all start alike (the paper's code, BERT); null = true for the tied output of a probabilistic
     transformer, else false."""
     sampled: PositiveInt | None = None
-    """How many words a hidden word is compared with in training, on average: frequent ones always, others drawn by their
-    frequency, beside the hidden words of the batch (not in the paper); null = the whole vocabulary. Scores of dev and
-    test are over the whole vocabulary."""
+    """How many words a hidden word is compared with in training, on average, beside the hidden words of the batch:
+    frequent ones always, others drawn by their frequency (not in the paper); null = the whole vocabulary, as in all
+    scores of dev and test."""
     eval_masks: PositiveInt = 10
     """Number of fixed mask draws of the test perplexity: the exponential of the mean loss at all hidden words (with the
     standard error over the draws)."""
@@ -258,9 +258,8 @@ class LanguageModel(TaskSection):
     word_bias: bool = True
     """false: words have no score of their own, as in GPT-2 (tied transformers only)."""
     sampled: PositiveInt | None = None
-    """How many words a word is compared with in training, on average: frequent ones always, others drawn by their
-    frequency, beside the words of the batch; null = the whole vocabulary. Scores of dev and test are over the whole
-    vocabulary."""
+    """How many words a word is compared with in training, on average, beside those of the batch: frequent ones always,
+    others drawn by their frequency; null = the whole vocabulary, as in all scores of dev and test."""
     score_first: bool = True
     """true: all words are learned and scored; false: not the first one of each text."""
 

@@ -27,9 +27,10 @@ class Batch(Inputs):
     [b, w]``: of each word in the training file, -1 where there is none. ``gold``: the columns that the task asked for,
     as far as the split has them, by name, ``[b, w]`` or ``[b, 1]``. ``scored``: of words or tokens, those that the task
     has something to say of; None = all words. ``positions [m]``: of these, or of all words, counted through the padded
-    batch, where they are known. ``candidates [k]``, ``log_chance [k]``: in training, the entries of the vocabulary among
-    which a word is predicted, and with which chance they were drawn; None = all. ``number``: of the pass of an evaluation, from 0. ``done``,
-    ``epoch``: in training, the share of it that is done, and the number of the epoch, from 0.
+    batch, where they are known. ``candidates [k]``, ``log_chance [k]``: in training, the entries of the vocabulary that
+    a word is compared with, ascending, and the chance with which each was drawn; None = all. ``number``: of the pass of
+    an evaluation, from 0. ``done``, ``epoch``: in training, the share of it that is done, and the number of the epoch,
+    from 0.
     """
 
     split: Split

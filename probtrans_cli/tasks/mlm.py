@@ -168,9 +168,9 @@ class Sampler:
     """What a training compares a word with, in place of the whole vocabulary: the words of the batch, and others by
     their frequency ``f``, in each update anew (not in the paper).
 
-    A word is drawn with the chance ``π_w = min(1, c f_w)``, whose sum is the number wanted, and words of the batch are
-    always there. With ``s_w - log π_w`` in place of the score ``s_w``, the sum of ``exp`` over what is drawn is on average
-    that over the vocabulary, so the gradient is nearly that of the full loss.
+    Words of the batch are always there, and any other with the chance ``π_w = min(1, c f_w)``; the sum of all ``π`` is
+    the number wanted. With ``s_w - log π_w`` in place of the score ``s_w``, the sum of ``exp`` over what is drawn is on
+    average that over the vocabulary, so the gradient is nearly that of the full loss.
     """
 
     def __init__(self, number: int | None, vocabulary: Vocabulary) -> None:

@@ -7,25 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from made_tasks import Made, made
+from made_tasks import Made
+from torch import Tensor
+from torch.nn import functional
 
-from probtrans_cli.tasks.mlm import MaskedLanguageModelling, Sampler, chances
-
-KINDS = [("lm", 0), ("lm", 1), ("lm", 2), ("mlm", 0), ("mlm", 1), ("pretrain", 0)]
-
-
-def sampler_of(one: Made, number: int) -> Sampler:
-    """Let a task's training draw so many words."""
-    task: Any = getattr(one.task, "tasks", {"words": one.task})["words"]
-    task.sampler = Sampler(number, one.vocabulary)
-    return task.sampler  # type: ignore[no-any-return]
-
-
-def gradient(one: Made, batch: Any) -> torch.Tensor:
-    terms = one.task.terms(one.network(batch, one.task.wants(batch)), batch)
-    loss = sum((term.weight * term.sum for term in terms.values()), torch.zeros(()))
-    parts = torch.autograd.grad(loss, list(one.network.parameters()), allow_unused=True)
-    return torch.cat([part.flatten() for part in parts if part is not None])
+from probtrans_cli.models.base import Outputs
+from probtrans_cli.tasks.mlm import Sampler, chances, cross_entropy, frequencies
 
 
 def test_chances_are_in_proportion_to_frequencies_up_to_certainty() -> None:
@@ -36,42 +23,49 @@ def test_chances_are_in_proportion_to_frequencies_up_to_certainty() -> None:
     assert chances(frequency, 6.0).tolist() == chances(frequency, 9.0).tolist() == [1.0] * 6
 
 
-@pytest.mark.parametrize(("kind", "number"), KINDS)
+@pytest.mark.parametrize(("kind", "number"), [("lm", 0), ("lm", 1), ("lm", 2), ("mlm", 0), ("mlm", 1), ("pretrain", 0)])
 def test_a_loss_over_all_words_is_the_full_one(kind: str, number: int) -> None:
-    one = Made(kind, number)
-    torch.manual_seed(1)
-    full = one.task.training(one.batch([0, 1, 2]))
-    sampler_of(one, one.vocabulary.size)
-    torch.manual_seed(1)
-    drawn = one.task.training(one.batch([0, 1, 2]))
-    assert drawn.candidates is not None
-    assert drawn.candidates.tolist() == [*range(one.vocabulary.size)]
-    assert torch.allclose(gradient(one, drawn), gradient(one, full), rtol=1e-5, atol=1e-5)
+    gradients = []
+    for sampled in (None, 10_000):
+        one = Made(kind, number)
+        task: Any = getattr(one.task, "tasks", {"words": one.task})["words"]
+        task.sampler = Sampler(sampled, one.vocabulary)
+        torch.manual_seed(1)
+        batch = one.task.training(one.batch([0, 1, 2]))
+        assert (batch.candidates is None) == (sampled is None)
+        terms = one.task.terms(one.network(batch, one.task.wants(batch)), batch).values()
+        sum((term.weight * term.sum for term in terms), torch.zeros(())).backward()
+        gradients.append([parameter.grad for parameter in one.network.parameters() if parameter.grad is not None])
+        assert one.task.evaluation(one.batch([0]), 0).candidates is None
+    for full, drawn in zip(*gradients, strict=True):
+        torch.testing.assert_close(drawn, full, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "number"), KINDS)
-def test_a_gradient_is_on_average_the_full_one(kind: str, number: int) -> None:
-    one = Made(kind, number)
-    torch.manual_seed(1)
-    full = one.task.training(one.batch([0]))
-    task: Any = getattr(one.task, "tasks", {"words": one.task})["words"]
-    gold = full.gold["ids"][full.scored] if isinstance(task, MaskedLanguageModelling) else full.ids[full.scored]
-    sampler = sampler_of(one, one.vocabulary.size // 2)
-    expected = gradient(one, full)
-    mean, uncorrected = torch.zeros_like(expected), torch.zeros_like(expected)
-    draws = 300
+def test_sums_are_on_average_those_over_the_vocabulary_and_gradients_nearly() -> None:
+    one = Made("lm", 0)
+    batch, words = one.batch([0]), one.vocabulary.size
+    gold = batch.ids[0]
+    frequency = torch.from_numpy(frequencies(one.split, one.vocabulary))
+    scores = (frequency.log() + 0.5 * torch.randn(len(gold), words)).float().requires_grad_()
+    sampler, draws = Sampler(words // 2, one.vocabulary), 2000
+
+    def gradient(batch: Any) -> Tensor:
+        seen = scores if batch.candidates is None else scores[:, batch.candidates]
+        (result,) = torch.autograd.grad(cross_entropy(Outputs(scores={"words": seen}), batch, gold), scores)
+        return result
+
+    sums, mean, uncorrected = [], torch.zeros_like(scores), torch.zeros_like(scores)
     for _ in range(draws):
-        batch = sampler.sampled(full, gold)
-        assert batch.candidates is not None
-        assert batch.log_chance is not None
-        assert torch.isin(gold, batch.candidates).all()
-        mean += gradient(one, batch) / draws
-        uncorrected += gradient(one, replace(batch, log_chance=torch.zeros_like(batch.log_chance))) / draws
-    wrong, right = (float((some - expected).norm() / expected.norm()) for some in (uncorrected, mean))
-    assert right < min(0.1, wrong / 2)
-
-
-def test_scores_of_an_evaluation_are_over_the_whole_vocabulary() -> None:
-    one = made("lm", 0)
-    assert sampler_of(one, 3).number == 3
-    assert one.task.evaluation(one.batch([0]), 0).candidates is None
+        drawn = sampler.sampled(batch, gold)
+        assert drawn.candidates is not None
+        assert drawn.log_chance is not None
+        assert torch.isin(gold, drawn.candidates).all()
+        sums.append((scores[:, drawn.candidates] - drawn.log_chance).exp().sum(1).detach())
+        mean += gradient(drawn) / draws
+        uncorrected += gradient(replace(drawn, log_chance=torch.zeros_like(drawn.log_chance))) / draws
+    sample, expected = torch.stack(sums), scores.detach().exp().sum(1)
+    error = sample.std(0) / draws**0.5
+    assert ((sample.mean(0) - expected).abs() < 5 * error + 1e-4 * expected).all()
+    full = scores.detach().softmax(-1) - functional.one_hot(gold, words)
+    wrong, right = (float((some - full).norm() / full.norm()) for some in (uncorrected, mean))
+    assert right < 0.03 < wrong

@@ -1,12 +1,13 @@
-"""The picture of the learning curve is that of the table of its page."""
+"""Pictures of learning curves are those of the tables of their pages."""
 
 from __future__ import annotations
 
 import learning_curve
 
 
-def test_the_picture_is_drawn_from_the_table() -> None:
-    names, rows = learning_curve.read_table()
+def test_pictures_are_drawn_from_the_tables() -> None:
+    names, rows = learning_curve.PICTURES[0].read_table()
     assert [len(names), *rows[0, :3]] == [4, 100.0, 50.97, 44.41]
-    found = learning_curve.PICTURE.read_text("utf-8")
-    assert found == learning_curve.drawn(), "draw it again: python tests/text/learning_curve.py"
+    for picture in learning_curve.PICTURES:
+        content = picture.path.read_text("utf-8")
+        assert content == picture.drawn(), "draw it again: python tests/text/learning_curve.py"

@@ -18,6 +18,7 @@ In parallel, an iteration of all slots reads the q of the iteration before; seri
 before the next slot begins.
 
 *Readout*: the word is hidden. Its message to the label is at first that of the prior, ``s̄ = Σ_w softmax(b)(w) S[w]``.
+The potentials are those of the last iteration, or each round has its own (``model.readout_potentials``).
 
     mean field   some rounds of the content's update with ``s̄ + C q_{t-1}`` in place of ``S[w_t]``
                  p(w) ∝ exp(b[w] + S[w]·q)

@@ -373,8 +373,8 @@ class ProbabilisticTransformer(ModelSection):
     """true: all iterations have the same potentials: mean field of one random field (the paper); false: each has its
     own, like the layers of a transformer (not in the paper)."""
     readout_potentials: Annotated[int, Field(ge=0, le=100)] = 0
-    """With `causal`: the number of rounds of `task.readout` that have potentials of their own; any further round has those
-    of the last one. 0: a readout has the potentials of the last iteration, with which words are read."""
+    """With `causal`: how many rounds of `task.readout` have potentials of their own; further rounds have those of the
+    last one. 0: all have those of the last iteration, with which words are read."""
     decomposition: Annotated[Decomposition, DECOMPOSITIONS] = UVDecomposition(kind="uv", rank=64)
     """How the ternary scores are parameterised: none | uv | uvw | shared | rotary."""
     symmetric: bool = False
