@@ -283,7 +283,7 @@ class LanguageModel(TaskSection):
         if self.readout == "exact" and not facts.has_head_variables:
             yield ("task", "readout"), "it is for `model.kind: probabilistic`: leave it out"
         elif self.readout == "mean-field" and facts.readout_sets > self.rounds:
-            reason = f"there are {self.rounds} rounds for {facts.readout_sets} model.readout_potentials: set as many"
+            reason = f"fewer than model.readout_potentials: set it to {facts.readout_sets} or more"
             yield ("task", "rounds"), reason
         if not self.word_bias and (facts.has_head_variables or not self.tied):
             yield ("task", "word_bias"), "only a transformer with `task.output: tied` can be without: leave it out"

@@ -26,8 +26,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(console.STATE, "level", console.QUIET)  # and as it was at the end
         place = workplace(tmp_path_factory.mktemp("lm"))
         patch.chdir(place)
-        task = ["task={kind: lm}", "model.causal=true", *SHORT]
-        assert __main__.run(["-q", "train", "tiny.yaml", "name=lm", *task, "model.chain=true"]) == 0
+        task = ["task={kind: lm, sampled: 5}", "model.causal=true", *SHORT]
+        model = ["model.chain=true", "model.readout_potentials=1"]
+        assert __main__.run(["-q", "train", "tiny.yaml", "name=lm", *task, *model]) == 0
         sizes = ["model.width=8", "model.inner=8", "model.heads=2", "model.layers=1"]
         model = ["model={kind: transformer, causal: true, norm: pre}", *sizes]
         assert __main__.run(["-q", "train", "tiny.yaml", "name=gpt", "task={kind: lm}", *model, "optim.lr=0.01"]) == 0
@@ -303,6 +304,8 @@ def test_what_does_not_go_together_is_refused_by_name(
             "rotary",
         ),
         (["task={kind: lm, output: linear}", "model.causal=true"], "task.output"),
+        (["task={kind: lm, rounds: 1}", "model.causal=true", "model.readout_potentials=2"], "task.rounds"),
+        (["task={kind: mlm, sampled: 5}", "model={kind: transformer, bayes: {}}"], "task.sampled"),
         (["task={kind: lm}", "model.causal=true", "data.vocabulary.punctuation=false"], "punctuation"),
     ):
         refused = invoke("train", "tiny.yaml", *options, "--dry-run")
