@@ -111,12 +111,12 @@ PICTURES = (
     ),
     Picture(
         name="causal.svg",
-        page="causal.md",
+        page="research/causal.md",
         title="Learning curves of causal language models",
         heading="Perplexity on dev by minutes of one core",
-        across="minutes, WikiText-2 in blocks of 64 words",
+        across="minutes, English Web Treebank in blocks of 64 words",
         row="minutes",
-        up=(120.0, 400.0),
+        up=(120.0, 180.0),
         unit="{:.0f}",
     ),
 )
