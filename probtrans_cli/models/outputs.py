@@ -198,7 +198,6 @@ class WordOutput(LinearOutput):
         return super().read(view) if view.candidates is None else {"words": self(view.states, view.candidates)}
 
     def forward(self, states: Float[Tensor, "*m d"], candidates: Int[Tensor, " k"] | None = None) -> Tensor:
-        """Return the scores ``[*m, v]`` of all words, or of the candidates."""
         bias = _rows(self.bias + self.impossible, candidates)
         return functional.linear(states, _rows(self.weight, candidates), bias)
 
@@ -280,7 +279,6 @@ class TiedLinear(TableOutput):
         self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
-        """Return the scores ``[m, v]`` of all words, or of the candidates."""
         states = states if self.scale == 1.0 else states * self.scale
         return by.by_table(states, _rows(table, candidates), _rows(self.bias + self.impossible, candidates))
 
@@ -309,7 +307,6 @@ class TiedMean(TiedLinear):
         self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
-        """Return the scores ``[m, v]`` of all words, or of the candidates."""
         assert isinstance(states, Tensor), "it has no moments"
         mean = self.mean(states)
         return super().forward(mean if self.gains is None else mean * self.gains, table, by, candidates)
@@ -342,7 +339,6 @@ class BertWordOutput(TableOutput):
         self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
-        """Return the scores ``[m, v]`` of all words, or of the candidates."""
         transformed = by(self.norm, by(self.activation, by(self.dense, states)))
         transformed = transformed if self.scale == 1.0 else transformed * self.scale
         table = _rows(table if self.decoder is None else self.decoder, candidates)

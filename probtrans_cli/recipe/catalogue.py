@@ -115,8 +115,7 @@ GROUPS = (
         "wikitext2",
         {
             "mlm-wikitext2-probabilistic": "9 min", "mlm-wikitext2-transformer": "9 min", "mlm-wikitext2-hour": "1 h",
-            "lm-wikitext2-probabilistic": "8 min", 
-            "pretrain-wikitext2-bert": "11 min",
+            "pretrain-wikitext2-bert": "11 min", "lm-wikitext2-probabilistic": "8 min",
         },
     ),
     Group("Language models", "ptb-mlm", {"mlm-ptb-probabilistic": _GPU, "mlm-ptb-transformer": _GPU}),
