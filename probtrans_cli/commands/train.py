@@ -16,7 +16,7 @@ from probtrans_cli import console
 from probtrans_cli.commands.fetch import fetch_missing
 from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes, refuse_several
 from probtrans_cli.data.ranks import Ranks
-from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system
+from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system, reason
 from probtrans_cli.folders import find_folder
 from probtrans_cli.folders.checkpoints import installed
 from probtrans_cli.recipe.schema import Recipe
@@ -275,4 +275,5 @@ def _report(run: Path, recipe: Recipe) -> None:
     try:
         write_report(run, recipe)
     except Exception as error:  # whatever it is, a page to look at must not cost a training its end
-        console.log(f"no {REPORT} in {run}: {type(error).__name__}: {error}")
+        fault = reason(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        console.log(f"no {REPORT} in {run}: {fault}")

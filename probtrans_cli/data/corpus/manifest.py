@@ -92,7 +92,8 @@ def find_sources(data: Data, checksums: Mapping[tuple[str, int, int], str]) -> l
 
 
 def repetitions(sources: Sequence[Source]) -> Iterator[str]:
-    """Yield a warning for each file that a split reads more than once, also under several names."""
+    """Yield a warning for each file that a split reads more than once, also under several names, or that train has,
+    too."""
     first: dict[tuple[str, str], Source] = {}
     again: dict[tuple[str, str], int] = {}
     for source in sources:
@@ -102,6 +103,10 @@ def repetitions(sources: Sequence[Source]) -> Iterator[str]:
     for (split, checksum), number in again.items():
         shown = display_name(first[split, checksum].path)
         yield f"data.{split} names {shown}, or copies of it, {number + 1} times: its sentences count as often"
+    for (split, checksum), source in first.items():
+        if split != "train" and ("train", checksum) in first:
+            shown = display_name(source.path)
+            yield f"data.{split} names {shown}, which data.train has, too: its scores are of what was learned"
 
 
 _PLAIN = ("text", "documents")  # formats that any lines have
