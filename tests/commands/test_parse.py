@@ -446,7 +446,7 @@ def test_what_is_read_as_text_and_does_not_look_so(parse: Parse, piped: bool) ->
         (WORDS, ("--input", "text"), "CoNLL-U"),
         (WORDS, ("--input", "tokens"), "CoNLL-U"),
         ("a\tb\nc\td\n", (), "rows of columns"),
-        ('{"text": "a"}\n', (), "JSON lines"),
+        ('{"text": "a"}\n', (), "JSON"),
         ("two goats\n", (), None),
     ):
         parse(content, *options, piped=piped)
