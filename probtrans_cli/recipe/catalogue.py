@@ -121,6 +121,7 @@ GROUPS = (
     ),
     Group("Language models", "ptb-mlm", {"mlm-ptb-probabilistic": _GPU, "mlm-ptb-transformer": _GPU}),
     Group("Language models", "bllip", {"mlm-bllip-probabilistic": _GPU, "mlm-bllip-transformer": _GPU}),
+    Group("Language models", "minipile", {"mlm-minipile-probabilistic": _GPU, "mlm-minipile-transformer": _GPU}),
 )  # fmt: skip
 START = (
     "quickstart", "openie-quick", "trees-ud-probabilistic", "pos-ewt-affix", "ner-wikigold-probabilistic",

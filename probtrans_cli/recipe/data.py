@@ -299,8 +299,9 @@ class Keys(FormatOptions):
 
     text: str = "text"
     """Key of the sentence: a text with white space between words, or a list of words."""
-    label: str = "label"
-    """Key of the label: a text, a whole number or a truth value."""
+    label: str | None = "label"
+    """Key of the label: a text, a whole number or a truth value; null = the texts have none, as those of `task.kind:
+    mlm` and `lm`."""
 
 
 class Documents(FormatOptions):

@@ -188,6 +188,18 @@ def test_tables_and_json_lines_say_the_same(rows: list[tuple[list[str], str]], t
             assert [(one.words, one.labels) for one in found] == [(one.words, one.labels) for one in table]
 
 
+def test_json_lines_without_labels() -> None:
+    """Texts of a language model: what else an object has is not read."""
+    lines = ['{"text": "a b\\n\\nc", "meta": {}}', "", '{"text": ["d"], "label": 1}', '{"text": " "}']
+    read = list(read_jsonl(lines, "x", Keys(label=None)))
+    assert [(sentence.words, sentence.labels, sentence.where) for sentence in read] == [
+        (["a", "b", "c"], {}, "x:1"),
+        (["d"], {}, "x:3"),
+    ]
+    with pytest.raises(DataError, match="no key 'text'"):
+        list(read_jsonl(['{"content": "a"}'], "x", Keys(label=None)))
+
+
 def test_no_break_spaces_stay_inside_of_words() -> None:
     (one,) = read_table(["4\u00a0 1/2\u00a0miles\tgood"], "x", Table())
     assert one.words == ["4\u00a0", "1/2\u00a0miles"]

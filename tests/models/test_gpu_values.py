@@ -180,3 +180,27 @@ def test_no_update_waits_for_the_gpu(which: str, precision: str, place: Path, de
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert trainer.state.step == 7
+
+
+@pytest.mark.parametrize("which", ["probabilistic", "transformer"])
+def test_a_tenth_of_a_billion_parameters(which: str, place: Path, device: torch.device) -> None:
+    """Ten updates of the recipes for MiniPile at their full size, of a made text with as many words as BERT has pieces.
+
+    On a GPU with their own batches; the loss falls, and memory is about that of the plan in docs/scaling.md.
+    """
+    words = [f"w{number}" for number in range(30_517)]
+    with Path("train.jsonl").open("w", encoding="utf-8") as file:
+        for first in range(0, len(words), 256):
+            line = words[first : first + 256]
+            file.writelines(json.dumps({"text": " ".join(line * 2)}) + "\n" for _ in range(4))
+    large = device.type == "cuda"
+    batch = [] if large else ["train.batch_words=512"]
+    options = ["data.train=train.jsonl", "data.dev=null", "data.test=null", "data.vocabulary={kind: words}", *batch]
+    options += ["train.steps=10", "train.epochs=10", "eval.every_steps=null", "log.every_steps=1"]
+    assert run(["-q", "train", f"mlm-minipile-{which}", *options, "--run", "run", f"runtime.device={device.type}"]) == 0
+    lines = map(json.loads, Path("run/metrics.jsonl").read_text("utf-8").splitlines())
+    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    assert len(losses) == 10
+    assert losses[-1] < losses[0] < 12.0
+    if large:
+        assert torch.cuda.max_memory_allocated() < 60e9

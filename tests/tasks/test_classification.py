@@ -366,6 +366,7 @@ TRANSFORMER = "model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1
         (["data.columns.word=1"], "data.columns", "for `data.format: columns` only: leave it out"),
         (["data.format=jsonl", "data.table.header=true"], "data.table", "for `data.format: table` only: leave it out"),
         (["data.table.label=0"], "data.table.label", "found 0, as for the text"),
+        (["data.format=jsonl", "data.jsonl.label=null"], "data.jsonl.label", "found null, but `kind: classification`"),
         (["data.format=jsonl", "data.jsonl.text=label"], "data.jsonl.label", "found label, as for the text"),
         (["task={kind: ner}", "data.format=columns"], "data.columns.entities", "`kind: ner` learns entities"),
         (["task.representation=root", "model.root=null"], "task.representation", "the model has no root node"),

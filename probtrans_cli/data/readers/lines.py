@@ -99,14 +99,19 @@ def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence
             continue
         where = f"{name}:{number}"
         values = json_object(line, where, '{"text": "...", "label": "..."}')
-        for key, role in ((keys.text, "text"), (keys.label, "label")):
-            if key not in values:
+        for key, role, without in ((keys.text, "text", ""), (keys.label, "label", " (null: texts without labels)")):
+            if key is not None and key not in values:
                 there = ", ".join(sorted(values)) or "none"
-                raise DataError(f"{where}: no key {key!r}", hint=f"there are: {there}; set data.jsonl.{role}")
-        text, label = values[keys.text], values[keys.label]
+                raise DataError(f"{where}: no key {key!r}", hint=f"there are: {there}; set data.jsonl.{role}{without}")
+        text = values[keys.text]
         are_words = isinstance(text, list) and all(isinstance(word, str) and word.strip() for word in text)
         if not (are_words or isinstance(text, str)):
             raise DataError(f"{where}: {keys.text} is neither text nor a list of words", hint="see data.jsonl")
+        if keys.label is None:
+            if words := words_of(text) if isinstance(text, str) else listed(text):
+                yield Sentence(words=words, where=where)
+            continue
+        label = values[keys.label]
         if not isinstance(label, str | int):  # a truth value is a whole number
             raise DataError(f"{where}: {keys.label} is no label", hint="text, a whole number or a truth value")
         yield labelled(text, label if isinstance(label, str) else json.dumps(label), where)
