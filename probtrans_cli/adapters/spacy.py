@@ -36,7 +36,7 @@ import srsly
 import torch
 from spacy.attrs import DEP, HEAD  # type: ignore[import-not-found]
 from spacy.language import Language
-from spacy.parts_of_speech import IDS as POS
+from spacy.parts_of_speech import IDS as POS  # type: ignore[import-not-found]
 from spacy.tokens import Doc, Span, Token
 from spacy.util import raise_error
 
