@@ -80,6 +80,8 @@ class Grouped(TyperCommand):
 
 # --- arguments and options of several commands ------------------------------------------------------------------------
 
+MOST_DRAWS, MOST_TREES = 10_000, 1_000_000  # beyond that a command would not end
+
 RecipeArgument = Annotated[
     str,
     Argument(
@@ -144,7 +146,9 @@ Rescore = Annotated[
 ]
 DropoutSamples = Annotated[
     int | None,
-    Option("--dropout-samples", min=1, metavar="N", help="Predict by the mean of N passes with dropout."),
+    Option(
+        "--dropout-samples", min=1, max=MOST_DRAWS, metavar="N", help="Predict by the mean of N passes with dropout."
+    ),
 ]
 Weights = Annotated[
     str | None,
@@ -486,7 +490,13 @@ def evaluate(
     ] = False,
     masks: Annotated[
         int | None,
-        Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model, whose losses are pooled."),
+        Option(
+            "--masks",
+            min=1,
+            max=MOST_DRAWS,
+            metavar="K",
+            help="Mask draws of a masked language model, whose losses are pooled.",
+        ),
     ] = None,
     latent_labels: Annotated[
         bool,
@@ -604,6 +614,7 @@ def parse(
         Option(
             "--samples",
             min=1,
+            max=MOST_TREES,
             metavar="N",
             help="Draw N trees of each sentence, with one root: of heads that form trees from the model's own "
             "distribution, else in proportion to the product of the probabilities of their arcs.",
@@ -614,6 +625,7 @@ def parse(
         Option(
             "--best",
             min=1,
+            max=MOST_TREES,
             metavar="N",
             help="The N most probable trees of each sentence by the same distribution, with their log-probabilities; "
             "with eisner those without crossing arcs.",

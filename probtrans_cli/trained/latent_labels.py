@@ -144,11 +144,14 @@ def associations(counts: np.ndarray, labels: Sequence[int], size: int) -> Iterat
 # --- pairs of labels ----------------------------------------------------------------------------------------------
 
 
-def bucket_names(distance: int | None) -> list[str]:
-    """Name the distance buckets of Eq. 10 by where the head is, seen from the word (x = i - j)."""
+def bucket_names(distance: int | None, *, causal: bool = False) -> list[str]:
+    """Name the distance buckets of Eq. 10 by where the head is, seen from the word (x = i - j); ``causal``: heads are
+    earlier words alone."""
     if distance is None:
         return ["head at any distance"]
     beyond = f"more than {distance} " if distance else ""
+    if causal:
+        return [*(distance_name(x) for x in range(1, distance + 1)), f"head {beyond}to the left"]
     near = [distance_name(x) for x in range(-distance, distance + 1) if x]
     return [f"head {beyond}to the right", *near, f"head {beyond}to the left"]
 
@@ -178,10 +181,11 @@ def pairs_of(model: ModelBase, used: Sequence[int], size: int) -> list[dict[str,
     last = section.iterations
     iteration = {} if section.share_potentials else {"iteration": last}
     if not section.decomposition.has_buckets:
-        names = [distance_name(x) for x in ROTARY_DISTANCES]
-        scores = encoder.ternary_scores(ROTARY_DISTANCES, last)
+        distances = [x for x in ROTARY_DISTANCES if x > 0 or not section.causal]
+        names = [distance_name(x) for x in distances]
+        scores = encoder.ternary_scores(distances, last)
     else:
-        names = bucket_names(section.distance)
+        names = bucket_names(section.distance, causal=section.causal)
         scores = encoder.ternary_scores(iteration=last)
     table = scores.detach().float().cpu().numpy()
     return [

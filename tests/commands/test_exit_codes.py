@@ -121,6 +121,8 @@ WRONG = [
         ["eval", "runs/tiny", "--require", "nonsense>=1"], ["eval", "runs/tiny", "--channel", "2"],
         ["eval", "runs/tiny", "--iteration", "3"], ["eval", "runs/tiny", "--iteration", "0"],
         ["eval", "runs/tiny", "dev.conllu", "--split", "dev"], ["eval", "runs/tagger", "--masks", "2"],
+        ["eval", "runs/tiny", "--masks", str(2**63)], ["eval", "runs/tiny", "--dropout-samples", str(2**63)],
+        ["parse", "runs/tiny", "--samples", str(2**63)], ["parse", "runs/tiny", "--best", str(2**63)],
         ["parse", "runs/tiny", "--channel", "all", "dev.conllu"], ["export", "runs/tiny", "runs"],
         ["parse", "runs/tiny", "dev.conllu", "-o", "nowhere/out.conllu"],
         ["train", "tiny.yaml", "--run", "tiny.yaml"], ["table"],

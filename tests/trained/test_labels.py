@@ -237,6 +237,8 @@ def test_bucket_names_say_where_the_head_is() -> None:
             side = "left" if x > 0 else "right"
             how_far = f"{abs(x)} " if abs(x) <= gamma else f"more than {gamma} " if gamma else ""
             assert names[bucket] == f"head {how_far}to the {side}"
+            if x > 0:
+                assert labels.bucket_names(gamma, causal=True)[min(x - 1, gamma)] == names[bucket]
     assert labels.bucket_names(None) == ["head at any distance"]
 
 
@@ -288,6 +290,16 @@ def test_eval_finds_what_was_planted(trained: Path, monkeypatch: pytest.MonkeyPa
     assert {3, 5} <= {entry["label"] for entry in found["labels"]}
     assert pairs[0] == {"child": 5, "head": 3, "score": 0.5}
     assert len(found["pairs"]) == 2 * 8
+
+
+def test_pairs_of_a_causal_model_are_with_earlier_heads(invoke: Invoke) -> None:
+    for name, more, names in (
+        ("near", "model.distance=2", ["head 1 to the left", "head 2 to the left", "head more than 2 to the left"]),
+        ("turned", "model.decomposition={kind: rotary}", [f"head {x} to the left" for x in (1, 2, 3)]),
+    ):
+        invoke("train", "tiny.yaml", f"name={name}", "task={kind: lm}", "model.causal=true", "train.steps=2", more)
+        found = json.loads(invoke("eval", f"runs/{name}", "--labels", "--top", "1", "--json"))
+        assert [group["bucket"] for group in found["pairs"]] == names * 2
 
 
 def test_pairs_are_those_of_the_last_iteration_where_each_has_its_own(invoke: Invoke) -> None:
