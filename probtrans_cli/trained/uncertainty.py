@@ -200,7 +200,8 @@ def uncertainty_scores(
         for part, name in (("entropy", "ood_auroc"), ("mutual_information", "ood_auroc_mi")):
             if part in notes and part in ood_notes:
                 scores["ood"][name] = uncertainty.auroc(_of_sentences(notes, part), _of_sentences(ood_notes, part))
-                scores["ood"][part] = float(ood_notes[part].mean(dtype=np.float64))
+                measured_there = ood_notes[part]  # none, if no word of it was asked for
+                scores["ood"][part] = float(measured_there.mean(dtype=np.float64)) if len(measured_there) else None
     return scores
 
 
