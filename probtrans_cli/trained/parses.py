@@ -282,7 +282,7 @@ class Parser:
         return changes
 
     def _several(self, trees: Trees | None, row: int, sentence: Sentence, reading: Reading | None) -> dict[str, Any]:
-        if trees is None:
+        if trees is None or not sentence.words:  # specials alone are no sentence
             return {}
         options, of_sentence = self.options, SentenceTrees(trees, row, len(sentence.words))
         changes: dict[str, Any] = {"marginals": of_sentence.marginals} if options.marginals else {}

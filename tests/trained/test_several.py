@@ -15,6 +15,7 @@ from support import RECIPE, Invoke, sentences
 
 from probtrans_cli import checkpoint
 from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.vocabularies.base import Enclosed
 from probtrans_cli.data.vocabularies.words import build_words
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.source import read_recipe
@@ -242,6 +243,18 @@ def test_empty_and_unread_sentences(invoke: Invoke) -> None:
     assert [len(record["samples"]) for record in records] == [0, 2, 0][-len(records) :]
     assert records[-1]["marginals"] == [[None] * 5] * 4
     assert invoke("parse", "runs/free", "odd.txt", *options).out.count("# tree") == 2
+
+
+def test_a_sentence_of_special_tokens_alone_has_no_tree() -> None:
+    corpus = [sentence.words for sentence in read_conllu(sentences("train", 20).splitlines(keepends=True), "x")]
+    options = ["name=enclosed", "model={kind: transformer, width: 8, heads: 2, inner: 8}"]
+    recipe = read_recipe(RECIPE.encode(), "tiny.yaml", options).resolved()
+    vocabulary = Enclosed(build_words(recipe.data.vocabulary, corpus))
+    model = Model.new(recipe, vocabulary, {}, Machine(recipe.runtime))
+    wanted = {"best": 2, "samples": 2, "marginals": True, "channel": 0, "decoder": "mst"}
+    empty, full = model.analyze([[], ["dogs", "rip"]], **wanted)
+    assert (empty.best, empty.samples, empty.marginals is not None and empty.marginals.shape) == ((), (), (0, 1))
+    assert len(full.best or ()) == len(full.samples or ()) == 2
 
 
 @pytest.mark.parametrize(
