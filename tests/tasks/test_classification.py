@@ -147,7 +147,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "none"))
     (tmp_path / "r.yaml").write_text(RECIPE)
     for split in ("train", "dev", "test"):
-        (tmp_path / f"{split}.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in TEXTS))
+        blank = "\n" * (split != "train")  # a copy of train's file is told
+        (tmp_path / f"{split}.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in TEXTS) + blank)
         lines = [json.dumps({"words": text.split(), "class": label}) for text, label in TEXTS]
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
     (tmp_path / "other.tsv").write_text("the new boat\tgood\nodd\tnever seen\n\n")
@@ -316,7 +317,7 @@ def test_a_header_that_is_not_declared_is_told_of(here: Path, invoke: Invoke) ->
 def test_a_table_of_more_columns_is_read_where_it_is_said(here: Path, invoke: Invoke) -> None:
     for split in ("train", "dev", "test"):
         (here / f"{split}.tsv").write_text(
-            "".join(f"{text}\t{label}\tid{i}\n" for i, (text, label) in enumerate(TEXTS))
+            "".join(f"{text}\t{label}\t{split}{i}\n" for i, (text, label) in enumerate(TEXTS))
         )
     ran = invoke("prepare", "r.yaml")
     assert ran.code == 3

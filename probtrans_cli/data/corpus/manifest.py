@@ -106,7 +106,8 @@ def repetitions(sources: Sequence[Source]) -> Iterator[str]:
     for (split, checksum), source in first.items():
         if split != "train" and ("train", checksum) in first:
             shown = display_name(source.path)
-            yield f"data.{split} names {shown}, which data.train has, too: its scores are of what was learned"
+            copy = f"data.{split} names {shown}, a file of data.train or a copy of one"
+            yield f"{copy}: its scores are of what was learned"
 
 
 _PLAIN = ("text", "documents")  # formats that any lines have
