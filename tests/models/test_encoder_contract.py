@@ -461,5 +461,5 @@ def test_an_encoder_without_a_rule_refuses() -> None:
 
     with pytest.raises(UsageError, match="a Once cannot read a sentence again"):
         Once(ProbabilisticTransformer()).begin(
-            torch.zeros(1, VOCABULARY, 4), torch.ones(1, VOCABULARY, dtype=torch.bool), 1
+            Words(torch.zeros(1, VOCABULARY, 4), torch.ones(1, VOCABULARY, dtype=torch.bool)), 1
         )

@@ -165,7 +165,7 @@ class StoredHeads(HeadVariables):
         return message, extra
 
     def _scores_of_relations(
-        self, labels: Float[Tensor, "l n d"]
+        self, labels: Float[Tensor, "... d"]
     ) -> Iterator[tuple[Float[Tensor, "l c n n"], Float[Tensor, "l c n e"]]]:
         """Yield scores of words as heads, and of the extra candidates, that depend on the heads before."""
         for factor in self.of_relations:
