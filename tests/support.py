@@ -89,7 +89,7 @@ def stand_in(folder: Path, split: str, data: Data) -> str:
         lines = [(str(i % 2), " ".join(one)) if first else (" ".join(one), str(i % 2)) for i, one in enumerate(words)]
         text = "\n".join(separator.join(line) for line in lines)
     elif data.format == "jsonl":  # none of the shipped recipes has labels there
-        text = "\n".join(json.dumps({data.jsonl.text: " ".join(one)}) for one in words)
+        text = "\n".join(json.dumps({data.jsonl.text: " ".join(sentence)}) for sentence in words)
     elif data.format == "documents":
         text = "\n".join(" ".join(one) + "\n" * (i % 3 == 2) for i, one in enumerate(words))
     elif data.format == "extractions":

@@ -12,7 +12,7 @@ import select
 import sys
 from collections.abc import Callable
 
-from probtrans_cli.errors import OutputError, reason
+from probtrans_cli.errors import FULL, DataError, OutputError, reason
 from probtrans_cli.text import harmless
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -82,7 +82,10 @@ class _Output(_Stream):
         except OSError as error:
             abandon(self.descriptor)
             hint = "write to a file on another disk, or into a pipe"
-            raise OutputError(f"standard output cannot be written: {reason(error)}", hint=hint) from None
+            fault = OutputError(f"standard output cannot be written: {reason(error)}", hint=hint)
+            if error.errno in FULL:  # a full disk has one exit code, whatever was to be written there
+                fault.exit_code = DataError.exit_code
+            raise fault from None
 
 
 class _Errors(_Stream):

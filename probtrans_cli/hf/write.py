@@ -303,10 +303,10 @@ def write_gpt2(
     }
     for index in range(section.layers):
         repeat_shared(section, ours, index)
-        for name, other in (LINEAR | NORMS).items():
+        for name, of_gpt2 in (LINEAR | NORMS).items():
             for kind in ("weight", "bias"):
                 tensor = ours[f"encoder.layers.{index}.{name}.{kind}"]
-                theirs[f"transformer.h.{index}.{other}.{kind}"] = tensor.T if tensor.dim() == 2 else tensor
+                theirs[f"transformer.h.{index}.{of_gpt2}.{kind}"] = tensor.T if tensor.dim() == 2 else tensor
     config = {
         "model_type": "gpt2",
         "architectures": [ARCHITECTURE],

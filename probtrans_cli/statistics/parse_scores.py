@@ -150,7 +150,9 @@ def _reduced(rows: Sequence[Row]) -> list[Row]:
     return [
         row._replace(
             relation=universal(row.relation),
-            feats="|".join(sorted(one for one in row.feats.split("|") if one.partition("=")[0] in UNIVERSAL_FEATURES)),
+            feats="|".join(
+                sorted(pair for pair in row.feats.split("|") if pair.partition("=")[0] in UNIVERSAL_FEATURES)
+            ),
         )
         for row in rows
     ]

@@ -14,6 +14,7 @@ all lengths; the last column is the mean.
 from __future__ import annotations
 
 import argparse
+import operator
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,10 +62,10 @@ class Treebank:
     def __init__(self, recipe: Recipe, folder: Path, split: str, *, sample: bool = False) -> None:
         train, scored = sentences_of(folder, "train"), sentences_of(folder, split)
         if sample:
-            scored = [one for one in scored if len(one.words) <= LONGEST]
+            scored = [sentence for sentence in scored if len(sentence.words) <= LONGEST]
             drawn = np.random.default_rng(0).permutation(len(scored))[:SENTENCES]
             scored = [scored[index] for index in sorted(drawn.tolist())]
-        vocabulary = build_vocabulary(recipe.data.vocabulary, [one.words for one in train])
+        vocabulary = build_vocabulary(recipe.data.vocabulary, [sentence.words for sentence in train])
         common = commonness(vocabulary.entry_counts, unread=len(vocabulary.specials))
         cues = torch.cat([common[:, None], word_order_of(vocabulary, Split.encode(train, vocabulary, {}))], 1)
         encoded = Split.encode(scored, vocabulary, {})
@@ -108,9 +109,9 @@ def choose(samples: Sequence[tuple[Treebank, dict[str, list[np.ndarray]]]]) -> d
     def value(numbers: dict[str, float]) -> float:
         scores = []
         for treebank, units in samples:
-            of_batch = zip(*(units[name] for name in numbers), strict=True)
-            sums = (sum(number * unit for number, unit in zip(numbers.values(), one, strict=True)) for one in of_batch)
-            scores.append(treebank.attachment([np.asarray(table, np.float64) for table in sums]))
+            batches = zip(*(units[name] for name in numbers), strict=True)
+            weighted = (map(operator.mul, numbers.values(), tables) for tables in batches)
+            scores.append(treebank.attachment([np.asarray(sum(tables), np.float64) for tables in weighted]))
         uas, uuas = np.mean(scores, axis=0)
         return float(uuas + 0.4 * uas)
 
@@ -148,16 +149,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             units = {key: sample.tables(zero.model_copy(update={key: 1.0})) for key in START | FIRST}
             samples[name] = sample, units
         for name in names:
-            numbers = choose([sample for other, sample in samples.items() if other != name])
+            numbers = choose([sample for language, sample in samples.items() if language != name])
             print(name, " ".join(f"{key}: {number:.3g}" for key, number in numbers.items()), flush=True)
             of_language[name] = HeadBias(**numbers)
-    found = {}
+    scores = {}
     for name, bias in of_language.items():
         treebank = Treebank(recipe, place / name, options.split)
-        found[name] = treebank.attachment(treebank.tables(bias))
-    found["mean"] = tuple(np.mean(list(found.values()), axis=0))
-    print("  ".join(f"{name:>13}" for name in found))
-    print("  ".join(f"{f'{uas:.1f} / {uuas:.1f}':>13}" for uas, uuas in found.values()))
+        scores[name] = treebank.attachment(treebank.tables(bias))
+    scores["mean"] = tuple(np.mean(list(scores.values()), axis=0))
+    print("  ".join(f"{name:>13}" for name in scores))
+    print("  ".join(f"{f'{uas:.1f} / {uuas:.1f}':>13}" for uas, uuas in scores.values()))
     return 0
 
 

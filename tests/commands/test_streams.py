@@ -22,10 +22,10 @@ VERBS = [
 NO_SPACE = "error: standard output cannot be written: No space left on device\n"
 
 
-def test_a_full_or_closed_stdout_exits_2_with_a_message(copied: Path, forks: Forks) -> None:
+def test_a_full_or_closed_stdout_exits_3_or_2_with_a_message(copied: Path, forks: Forks) -> None:
     for verb in VERBS:
         ended = forks.run(verb.split(), copied, streams={"stdout": "/dev/full"})
-        assert ended.code == 2, ended.stderr
+        assert ended.code == 3, ended.stderr
         assert (ended.stderr.count("error: "), ended.stderr.count(NO_SPACE)) == (1, 1)
         assert "Traceback" not in ended.stderr
         assert "Exception ignored" not in ended.stderr

@@ -27,27 +27,27 @@ def test_chances_are_in_proportion_to_frequencies_up_to_certainty() -> None:
 def test_a_loss_over_all_words_is_the_full_one(kind: str, number: int) -> None:
     gradients = []
     for sampled in (None, 10_000):
-        one = Made(kind, number)
-        task: Any = getattr(one.task, "tasks", {"words": one.task})["words"]
-        task.sampler = Sampler(sampled, one.vocabulary)
+        made = Made(kind, number)
+        task: Any = getattr(made.task, "tasks", {"words": made.task})["words"]
+        task.sampler = Sampler(sampled, made.vocabulary)
         torch.manual_seed(1)
-        batch = one.task.training(one.batch([0, 1, 2]))
+        batch = made.task.training(made.batch([0, 1, 2]))
         assert (batch.candidates is None) == (sampled is None)
-        terms = one.task.terms(one.network(batch, one.task.wants(batch)), batch).values()
+        terms = made.task.terms(made.network(batch, made.task.wants(batch)), batch).values()
         sum((term.weight * term.sum for term in terms), torch.zeros(())).backward()
-        gradients.append([parameter.grad for parameter in one.network.parameters() if parameter.grad is not None])
-        assert one.task.evaluation(one.batch([0]), 0).candidates is None
+        gradients.append([parameter.grad for parameter in made.network.parameters() if parameter.grad is not None])
+        assert made.task.evaluation(made.batch([0]), 0).candidates is None
     for full, drawn in zip(*gradients, strict=True):
         torch.testing.assert_close(drawn, full, rtol=1e-4, atol=1e-5)
 
 
 def test_sums_are_on_average_those_over_the_vocabulary_and_gradients_nearly() -> None:
-    one = Made("lm", 0)
-    batch, words = one.batch([0]), one.vocabulary.size
+    made = Made("lm", 0)
+    batch, words = made.batch([0]), made.vocabulary.size
     gold = batch.ids[0]
-    frequency = torch.from_numpy(frequencies(one.split, one.vocabulary))
+    frequency = torch.from_numpy(frequencies(made.split, made.vocabulary))
     scores = (frequency.log() + 0.5 * torch.randn(len(gold), words)).float().requires_grad_()
-    sampler, draws = Sampler(words // 2, one.vocabulary), 2000
+    sampler, draws = Sampler(words // 2, made.vocabulary), 2000
 
     def gradient(batch: Any) -> Tensor:
         seen = scores if batch.candidates is None else scores[:, batch.candidates]

@@ -58,7 +58,7 @@ def stopped(folder: Path, where: str, *arguments: str, number: int = signal.SIGT
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)  # the launcher of torch waits for its processes
     assert out == ""
     return process.returncode, err
 

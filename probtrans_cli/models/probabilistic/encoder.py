@@ -362,10 +362,8 @@ class ProbabilisticEncoder(Encoder):
             return self.field(unary, mask, cues)
         all_pairs = all_pairs or self.section.head_bias is not None or len(self.further) > 0
         form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs)
-        bias, further = (
-            self._bias(unary, mask, cues),
-            cast("Sequence[ArcsFactor | RelationsFactor]", list(self.further)),
-        )
+        bias = self._bias(unary, mask, cues)
+        further = cast("Sequence[ArcsFactor | RelationsFactor]", list(self.further))
         return fast.MeanField(unary, mask, self.potentials, self.inference, self._dropout, form, bias, further)
 
     def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -108,6 +108,17 @@ class HeadVariables(ABC):
         """
 
 
+class Sums(NamedTuple):
+    """Sums of the distributions over words as heads; the last two are None where no factor reads them.
+
+    ``arcs``: over channels; ``of_words``, of each word: over its heads; ``of_heads``, of each head: over its words.
+    """
+
+    arcs: Float[Tensor, "l n n"]
+    of_words: Float[Tensor, "l c n"] | Any
+    of_heads: Float[Tensor, "l c n"] | Any
+
+
 class StoredHeads(HeadVariables):
     """Distributions over all pairs are kept."""
 
@@ -160,8 +171,8 @@ class StoredHeads(HeadVariables):
         message, extra = self.messages.to_labels(sides, to_child, to_head, short, rows)
         if self.further or self.of_relations:
             words, at_extra = self._between_words(used)
-            sums = words.sum(1), words.sum(3), words.sum(2)
-            message = self._with_further(message, self.layout.grid(labels), *sums, at_extra, rows)
+            sums = Sums(words.sum(1), words.sum(3), words.sum(2))
+            message = self._with_further(message, self.layout.grid(labels), sums, at_extra, rows)
         return message, extra
 
     def _scores_of_relations(
@@ -183,13 +194,12 @@ class StoredHeads(HeadVariables):
         return self._between_words(self.probabilities)
 
     def _with_further(
-        self, message: Tensor, labels: Tensor, arcs: Tensor, R: Any, A: Any, at_extra: Tensor, rows: Tensor | None
+        self, message: Tensor, labels: Tensor, sums: Sums, at_extra: Tensor, rows: Tensor | None
     ) -> Tensor:
-        """Add the messages of the further factors; ``arcs``, ``R``, ``A``: sums of the distributions over words as
-        heads, over channels, over heads and over words."""
+        """Add the messages of the further factors."""
         at_root = self._at_root(at_extra)
-        messages = [factor.messages(labels, arcs, at_root.sum(1), pairs) for factor, pairs in self.further]
-        messages += [factor.to_labels(R + at_root, A) for factor in self.of_relations]
+        messages = [factor.messages(labels, sums.arcs, at_root.sum(1), pairs) for factor, pairs in self.further]
+        messages += [factor.to_labels(sums.of_words + at_root, sums.of_heads) for factor in self.of_relations]
         for of_factor in map(self.layout.rows, messages):
             message = message + (of_factor if rows is None else of_factor.index_select(0, rows))
         return message
@@ -339,7 +349,7 @@ class LabelledHeads(StoredHeads):
         to_child, to_head, arcs, R, A, used = computed[:6]
         self.latest = (*computed[6:], short)
         message, extra = self.messages.to_labels(sides, [to_child], [to_head], used, rows)
-        return self._with_further(message, grid, arcs, R, A, used, rows), extra
+        return self._with_further(message, grid, Sums(arcs, R, A), used, rows), extra
 
     def update(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
