@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING
 
+from probtrans_cli.imports import quickly
 from probtrans_cli.version import __version__
 
 if TYPE_CHECKING:
@@ -20,11 +20,6 @@ def load(checkpoint: str, *, threads: int | None = None) -> Model:
     Raises:
         CheckpointError: there is none, it is damaged, or it was written by another version of the format.
     """
-    collects = gc.isenabled()
-    gc.disable()  # looking for garbage in what the import of torch makes and keeps takes a tenth of a second
-    try:
+    with quickly(compiles=True):
         from probtrans_cli.trained.model import Model  # noqa: PLC0415  (imports torch)
-    finally:
-        if collects:
-            gc.enable()
     return Model.load(checkpoint, threads=threads)

@@ -42,8 +42,7 @@ def leave(code: int) -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run the command line, flush what it has written, and return its exit code."""
-    # Python looks for garbage after 700 new objects: in the hundred thousands that the import of torch makes and keeps,
-    # that takes a tenth of a second.
+    # Python looks for garbage after 700 new objects: among the hundred thousands that are kept, that takes time.
     gc.set_threshold(20_000, *gc.get_threshold()[1:])
     # Large tensors on huge pages: a training step of the full model was a fifth faster on the CPU (read by torch).
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")

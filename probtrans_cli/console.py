@@ -11,17 +11,18 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Any, TextIO
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any, TextIO
 
 from probtrans_cli.errors import unwritten
 from probtrans_cli.folders import regular
 from probtrans_cli.text import columns, harmless
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 SILENT, QUIET, NORMAL, VERBOSE = -1, 0, 1, 2
 SECONDS_BETWEEN_LINES = 15.0  # of a long work
@@ -34,6 +35,7 @@ class Console:
     def __init__(self) -> None:
         self.level = NORMAL
         self.file: TextIO | None = None
+        self.write: Callable[..., None] = print  # tqdm's, which writes above the bars, once there has been one
         self.printed: set[str] = set()
 
     def open_log(self, path: Path) -> None:
@@ -65,8 +67,8 @@ STATE = Console()
 def log(message: str, *, level: int = NORMAL) -> None:
     """Print a line on stderr (above a progress bar, if one is running) and in the run's log file."""
     line = harmless(message)
-    if STATE.level >= level and sys.stderr is not None:  # without one, tqdm would write to stdout
-        tqdm.write(wrapped(line) if is_narrow(sys.stderr) else line, file=sys.stderr)
+    if STATE.level >= level and sys.stderr is not None:  # without one, the line would go to stdout
+        STATE.write(wrapped(line) if is_narrow(sys.stderr) else line, file=sys.stderr)
     STATE.repeat(line)
 
 
@@ -160,6 +162,9 @@ def shows_colours() -> bool:
 
 
 def _bar(**options: Any) -> tqdm[Any]:
+    from tqdm import tqdm  # noqa: PLC0415  (takes time)
+
+    STATE.write = tqdm.write
     tqdm.monitor_interval = 0  # its thread is of no use here, and starting it swallows what a signal raises
     hidden = True if STATE.level < NORMAL else None  # None: where stderr is no terminal
     return tqdm(**options, file=sys.stderr, disable=hidden, leave=False, dynamic_ncols=True)

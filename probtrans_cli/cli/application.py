@@ -21,6 +21,7 @@ from probtrans_cli.cli import streams
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
 from probtrans_cli.folders import expand_home, with_home
+from probtrans_cli.imports import quickly
 from probtrans_cli.openie.writing import WRITTEN, WrittenName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
 from probtrans_cli.trained.formats import FORMATS, FormatName
@@ -408,7 +409,8 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a recipe; writes a run folder with metrics and checkpoints."""
-    from probtrans_cli.commands import train as verb  # noqa: PLC0415
+    with quickly(compiles=True):
+        from probtrans_cli.commands import train as verb  # noqa: PLC0415
 
     values = _given(locals(), "print_recipe", "sweep", "shard", "number", "check_width", "picture")
     for option, needed, is_there in (
@@ -562,7 +564,8 @@ def evaluate(
 ) -> None:
     """Score a checkpoint on dev, test or files: the task's metric, and its trees where gold trees are there. Several
     run folders, given before the files, predict together as an ensemble."""
-    from probtrans_cli.commands import eval as verb  # noqa: PLC0415
+    with quickly(compiles=False):
+        from probtrans_cli.commands import eval as verb  # noqa: PLC0415
 
     result, failed = verb.evaluate(verb.EvalRequest(**_given(locals())))
     _show(context, as_json, result, verb.evaluation_report)
@@ -731,8 +734,9 @@ def parse(
     logical forms, hidden words, tuples or coordinations that it was trained to predict; in input order, as they are
     done."""
     values = _given(locals(), "labels", "folder", "workers", "shard", "merge", "block_bytes")
-    from probtrans_cli.commands import bulk  # noqa: PLC0415
-    from probtrans_cli.commands import parse as verb  # noqa: PLC0415
+    with quickly(compiles=False):
+        from probtrans_cli.commands import bulk  # noqa: PLC0415
+        from probtrans_cli.commands import parse as verb  # noqa: PLC0415
 
     if seed is not None and samples is None:
         raise UsageError("--seed is that of --samples", hint="leave it out, or add --samples N")
@@ -774,8 +778,9 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Write prompts with the words that a causal language model (`task.kind: lm`) goes on with."""
-    from probtrans_cli.commands import generate as verb  # noqa: PLC0415
-    from probtrans_cli.trained.generation import Sampling  # noqa: PLC0415
+    with quickly(compiles=False):
+        from probtrans_cli.commands import generate as verb  # noqa: PLC0415
+        from probtrans_cli.trained.generation import Sampling  # noqa: PLC0415
 
     sampling = Sampling(words=words, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop)
     verb.generate(verb.GenerateRequest(checkpoint, prompt, sampling, number, as_json))
@@ -792,7 +797,8 @@ def serve(
     """Keep models in memory. Where PROBTRANS_SERVER=SOCKET is set, parse and generate leave their commands to this
     server: the same answers, without the seconds in which a model is loaded. Ends with Ctrl-C, or when terminated.
     """
-    from probtrans_cli.commands import serve as verb  # noqa: PLC0415
+    with quickly(compiles=False):
+        from probtrans_cli.commands import serve as verb  # noqa: PLC0415
 
     def answer(arguments: list[str]) -> int:
         streams.set_up()
@@ -927,7 +933,8 @@ def export(
 ) -> None:
     """Write a model as a folder of its own: one that parse and eval accept, one that runs without probtrans, or a
     package to hand on."""
-    from probtrans_cli.commands import export as verb  # noqa: PLC0415
+    with quickly(compiles=True):
+        from probtrans_cli.commands import export as verb  # noqa: PLC0415
 
     request = verb.ExportRequest(**_given(locals()))
     _show(context, as_json, verb.export(request), lambda report: verb.exported(request, report))

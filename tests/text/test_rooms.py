@@ -28,7 +28,7 @@ FLOORS = (
     {"cli"},
     {"roof"},
 )
-GROUND = {"atomic", "checkpoint", "console", "corpora", "errors", "folders", "server", "text", "version"}
+GROUND = {"atomic", "checkpoint", "console", "corpora", "errors", "folders", "imports", "server", "text", "version"}
 ROOF = {"__init__", "__main__"}
 # Whatever answers before it knows that something is to be computed.
 WITHOUT_TORCH = (
