@@ -21,7 +21,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export.measure import change_of_score, in_precision, random_sentences, source_of
 from probtrans_cli.hf import bert_of, register, write_bert, write_gpt2, write_probabilistic
-from probtrans_cli.hf.write import ARCHITECTURE as GPT2
+from probtrans_cli.hf.gpt2 import ARCHITECTURE as GPT2
 from probtrans_cli.hf.write import Architecture
 from probtrans_cli.models.base import Inputs, Readout, Wants
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
@@ -96,6 +96,7 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
         return Written("ProbabilisticModel", [*notes, "the output layer is left out"])
     if section.facts.is_causal:
         never = [model.vocabulary.PAD, model.vocabulary.MASK]
+        texts = {**model.vocabulary_files, **texts}  # so that a training can start from it
         options: dict[str, Any] = {"pad": never[0], "never": never, "texts": texts, "dtype": dtype}
         notes += write_gpt2(section, weights_of(network), folder, expand_shared=expand_shared, **options)
         return Written(GPT2, notes)

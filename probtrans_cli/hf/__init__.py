@@ -1,5 +1,5 @@
-"""Models in the files of Hugging Face's `transformers`: BERT is read and written, GPT-2 and our own
-models are written.
+"""Models in the files of Hugging Face's `transformers`: BERT and GPT-2 are read and written, our own models
+are written.
 
 `transformers` itself is not needed to read or write a folder. To open one of a probabilistic transformer there:
 
@@ -12,9 +12,19 @@ from __future__ import annotations
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.bert import Bert, read_bert
-from probtrans_cli.hf.write import bert_of, write_bert, write_gpt2, write_probabilistic
+from probtrans_cli.hf.gpt2 import read_gpt2, write_gpt2
+from probtrans_cli.hf.write import bert_of, write_bert, write_probabilistic
 
-__all__ = ["Bert", "bert_of", "read_bert", "register", "write_bert", "write_gpt2", "write_probabilistic"]
+__all__ = [
+    "Bert",
+    "bert_of",
+    "read_bert",
+    "read_gpt2",
+    "register",
+    "write_bert",
+    "write_gpt2",
+    "write_probabilistic",
+]
 
 
 def register() -> None:

@@ -2,19 +2,6 @@
 
 What BERT has and a model of ours has not is written as what changes nothing: zeros for biases and segments, and an
 identity for the pooler that nothing reads. What BERT cannot compute is refused by the name of the option.
-
-A causal transformer is written as the GPT-2 of Hugging Face's `transformers` (Radford et al. 2019):
-
-ours                     GPT-2's (i: the layer)
-unary                    transformer.wte, and the output, which is tied to it
-encoder.positions        transformer.wpe
-encoder.final_norm       transformer.ln_f
-encoder.layers.i         transformer.h.i
-  attention_norm, norm   ln_1, ln_2
-  projections, output    attn.c_attn, attn.c_proj                  weights transposed, as of all products there
-  widen, narrow          mlp.c_fc, mlp.c_proj
-
-GPT-2 has no score of a word by itself, and no state from which the first word of a text is predicted.
 """
 
 from __future__ import annotations
@@ -29,8 +16,9 @@ from torch import Tensor
 
 from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
-from probtrans_cli.hf.bert import PREFIX, WEIGHTS, Bert, to_theirs
-from probtrans_cli.recipe.bert import ACTIVATIONS, CONFIG
+from probtrans_cli.hf.bert import PREFIX, Bert, to_theirs
+from probtrans_cli.hf.tensors import WEIGHTS
+from probtrans_cli.recipe.hf import ACTIVATIONS, CONFIG
 from probtrans_cli.recipe.model import ModelSection, ProbabilisticTransformer, Transformer
 
 Architecture = Literal[
@@ -257,83 +245,3 @@ def write_folder(folder: Path, files: Files, weights: dict[str, Tensor]) -> None
         checkpoint.write(folder.absolute(), dict(files), {WEIGHTS: weights}, replace=False)
     except CheckpointError as error:
         raise UsageError(error.message, hint="choose another folder") from None
-
-
-GENERATION = "generation_config.json"
-ARCHITECTURE = "GPT2LMHeadModel"
-ACTIVATION_NAMES = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}
-LINEAR = {"projections": "attn.c_attn", "output": "attn.c_proj", "widen": "mlp.c_fc", "narrow": "mlp.c_proj"}
-NORMS = {"attention_norm": "ln_1", "norm": "ln_2"}
-
-
-def write_gpt2(
-    section: Transformer,
-    tensors: Mapping[str, Tensor],
-    folder: Path,
-    *,
-    pad: int,
-    never: list[int],
-    expand_shared: bool = False,
-    texts: Files | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> list[str]:
-    """Write a folder that `transformers` opens as a :data:`ARCHITECTURE`; return notes for people.
-
-    Args:
-        pad: the id of padding.
-        never: ids that have no probability here; there, generation suppresses them.
-        expand_shared: repeat tensors that several layers or projections share.
-
-    Raises:
-        UsageError: it is not expressible as GPT-2, and all options in the way are named; the folder cannot be written.
-    """
-    faults = obstacles(section, expand_shared=expand_shared)
-    faults += ["task.word_bias: true"] if "output.bias" in tensors else []
-    faults += ["task.output: linear"] if "output.weight" in tensors else []
-    if faults:
-        hint = "choose --format safetensors, or train with model.norm=pre task.word_bias=false"
-        raise UsageError(f"not expressible as GPT-2: {'; '.join(faults)}", hint=hint)
-    section, ours = section.resolved(), dict(tensors)
-    notes = list(fill_biases(section, ours))
-    theirs = {
-        "transformer.wte.weight": ours["unary.weight"],
-        "transformer.wpe.weight": ours["encoder.positions"],
-        "transformer.ln_f.weight": ours["encoder.final_norm.weight"],
-        "transformer.ln_f.bias": ours["encoder.final_norm.bias"],
-    }
-    for index in range(section.layers):
-        repeat_shared(section, ours, index)
-        for name, of_gpt2 in (LINEAR | NORMS).items():
-            for kind in ("weight", "bias"):
-                tensor = ours[f"encoder.layers.{index}.{name}.{kind}"]
-                theirs[f"transformer.h.{index}.{of_gpt2}.{kind}"] = tensor.T if tensor.dim() == 2 else tensor
-    config = {
-        "model_type": "gpt2",
-        "architectures": [ARCHITECTURE],
-        "vocab_size": len(ours["unary.weight"]),
-        "n_positions": section.positions.table_rows,
-        "n_embd": section.width,
-        "n_layer": section.layers,
-        "n_head": section.heads,
-        "n_inner": section.inner,
-        "activation_function": ACTIVATION_NAMES[section.activation],
-        "resid_pdrop": section.dropout,
-        "embd_pdrop": section.embedding_dropout,
-        "attn_pdrop": section.attention_dropout,
-        "layer_norm_epsilon": section.norm_eps,
-        "initializer_range": section.std,
-        "tie_word_embeddings": True,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "pad_token_id": pad,
-        "dtype": str(dtype).removeprefix("torch."),
-    }
-    generation = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad, "suppress_tokens": never}
-    files = {CONFIG: json.dumps(config, indent=2) + "\n", GENERATION: json.dumps(generation, indent=2) + "\n"}
-    weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in theirs.items()}
-    write_folder(folder, {**files, **(texts or {})}, weights)
-    return [
-        *notes,
-        "the first word of a text is left out: GPT-2 predicts words behind others",
-        "padding and <mask> have scores there: generation suppresses them, and a softmax over all words counts them",
-    ]

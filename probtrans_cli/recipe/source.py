@@ -19,7 +19,6 @@ from pydantic import ValidationError
 from probtrans_cli.errors import UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import load_outside
-from probtrans_cli.recipe.bert import expand
 from probtrans_cli.recipe.faults import (
     apply_override,
     choose_kinds,
@@ -28,6 +27,7 @@ from probtrans_cli.recipe.faults import (
     faults_of,
     shown,
 )
+from probtrans_cli.recipe.hf import expand
 from probtrans_cli.recipe.reference import root
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import LARGEST, BrokenError, Document, Fault, read_file, write_tree

@@ -1,4 +1,4 @@
-"""Weights for a fresh model from another one: of a BERT folder of Hugging Face's, or of a checkpoint of ours.
+"""Weights for a fresh model from another one: of a BERT or GPT-2 of Hugging Face's, or of a checkpoint of ours.
 
 The encoder is loaded, the vectors of all words that both vocabularies have, and an output layer where it fits. All else
 stays as it was drawn, and every part is reported.
@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,15 +25,16 @@ from torch import Tensor, nn
 from probtrans_cli import console
 from probtrans_cli.data.corpus.encode import NAMES
 from probtrans_cli.data.corpus.encode import PAIR as PAIRS
-from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.data.vocabularies import load_vocabulary
+from probtrans_cli.data.vocabularies.base import WORDS_FILE, Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_files import PIECES_FILE, TOKENIZER_FILE
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders import find_folder
-from probtrans_cli.hf import Bert, read_bert
+from probtrans_cli.hf import Bert, read_bert, read_gpt2
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name
 from probtrans_cli.models.outputs import BertWordOutput, SeveralOutputs
-from probtrans_cli.recipe.bert import CONFIG, computed, read_config, written
+from probtrans_cli.recipe.hf import AGAIN, CONFIG, computed, is_gpt2, read_config, written
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.tasks.base import OUTPUT, OutputRows
 from probtrans_cli.tasks.classification import POOLED
@@ -166,7 +168,12 @@ def _warnings(model: Model, report: Report, new: list[str]) -> list[str]:
 def _source(name: str, *, strict: bool) -> Source:
     folder = find_folder(name)
     # The oldest folders have no model_type; a checkpoint of ours has neither.
-    if (folder / CONFIG).exists() and not {"model_type", "hidden_size"}.isdisjoint(read_config(folder)):
+    content = read_config(folder) if (folder / CONFIG).exists() else {}
+    if is_gpt2(content):
+        gpt2 = read_gpt2(folder, strict=strict)
+        words = _words_of_gpt2(folder, rows=len(gpt2.tensors["unary.weight"]))
+        return Source(gpt2.section, gpt2.tensors, words, {}, None, gpt2.unexpected, gpt2.notes)
+    if not {"model_type", "hidden_size"}.isdisjoint(content):
         bert = read_bert(folder, strict=strict)
         has_words = any((folder / file).exists() for file in (PIECES_FILE, TOKENIZER_FILE))
         vocabulary = read_wordpieces(folder, rows=len(bert.tensors["unary.weight"])) if has_words else None
@@ -176,6 +183,24 @@ def _source(name: str, *, strict: bool) -> Source:
     model = Model.load(str(folder), threads=torch.get_num_threads())
     layers = model.task.output_rows(model.network)
     return Source(model.recipe.model, _tensors(model), model.vocabulary, layers, model.origin)
+
+
+def _words_of_gpt2(folder: Path, rows: int) -> Vocabulary | None:
+    """Return the vocabulary that an export of ours has; None where there is none at all."""
+    if (folder / WORDS_FILE).exists():
+        vocabulary = load_vocabulary(folder)
+        if vocabulary.size != rows:
+            fault = f"{folder}: {WORDS_FILE} has {vocabulary.size:,} entries, and the model {rows:,}"
+            raise CheckpointError(fault, hint=AGAIN)
+        return vocabulary
+    if there := [
+        name for name in (PIECES_FILE, TOKENIZER_FILE, "vocab.json", "merges.txt") if (folder / name).exists()
+    ]:
+        fault = f"{folder}: there is no {WORDS_FILE}, and of a GPT-2 {first_of(there)} is not read"
+        pieces = "GPT-2's own pieces, byte-level BPE, are no data.vocabulary.kind"
+        hint = f"put {WORDS_FILE} of the folder that `export --format hf` wrote beside the weights; {pieces}"
+        raise CheckpointError(fault, hint=hint)
+    return None
 
 
 def _tensors(model: Model) -> dict[str, Tensor]:
@@ -254,7 +279,7 @@ def _vocabulary_rows(name: str, ours: Vocabulary, source: Source) -> Tensor:
     if theirs is None:
         if ours.size != size:
             words = f"{name}: there is no vocabulary, and its {size:,} entries are not the {ours.size:,} of this model"
-            raise CheckpointError(words, hint=f"put its {PIECES_FILE} beside the weights")
+            raise CheckpointError(words, hint=f"put its {PIECES_FILE}, or {WORDS_FILE} of an export, beside them")
         source.notes.append("there is no vocabulary beside it: taken to be this model's, which is as long")
         return torch.arange(size)
     their_entries = [theirs.decode(id) for id in range(size)]

@@ -101,6 +101,6 @@ def test_the_oldest_folder_and_another_kind_of_model(theirs: Any, capfd: pytest.
     assert "started from theirs" in capfd.readouterr().err
     path.write_text(json.dumps(config | {"model_type": "deberta", "type_vocab_size": 0}))
     assert run(["train", "tiny.yaml", *tagging, "--run", "other"]) == 4
-    assert "model_type: 'deberta' is unsupported; only 'bert' is read" in capfd.readouterr().err
+    assert "model_type: 'deberta' is unsupported; only 'bert' and 'gpt2' are read" in capfd.readouterr().err
     assert run(["train", "tiny.yaml", "model={kind: transformer, from: theirs}", "--run", "other"]) == 2
-    assert "model_type: 'deberta' is unsupported; only 'bert' is read" in capfd.readouterr().err
+    assert "model_type: 'deberta' is unsupported; only 'bert' and 'gpt2' are read" in capfd.readouterr().err

@@ -140,9 +140,9 @@ def test_options_become_those_of_a_recipe(tmp_path: Path, activation: str, ours:
 
 
 def test_what_is_not_written_in_a_config_is_that_of_bert_base(tmp_path: Path) -> None:
-    from probtrans_cli.recipe.bert import read_shape
+    from probtrans_cli.recipe.hf import BertConfig, read_shape
 
-    config = read_shape({}, tmp_path)
+    config = read_shape({}, tmp_path, BertConfig)
     preset = Transformer.model_validate({"kind": "transformer", "preset": "bert", "dropout": 0.1})
     assert config.section(pooler=True).resolved() == preset.resolved()
     assert config.vocab_size == 30522

@@ -114,7 +114,7 @@ def test_folders_that_are_none_are_refused_in_one_line(config: Path) -> None:
     assert message.endswith("run `probtrans fetch minilm`")
     for content, words in (
         ({**CONFIG, "hidden_size": 0}, "config.json: hidden_size: found 0, wanted a whole number ≥ 1"),
-        ({**CONFIG, "model_type": "gpt2"}, "config.json: model_type: 'gpt2' is unsupported"),
+        ({**CONFIG, "model_type": "roberta"}, "config.json: model_type: 'roberta' is unsupported"),
         ({**CONFIG, "hidden_size": 300_000}, "config.json: larger than any model may be: width"),
         ([], "config.json: not a JSON object"),
     ):

@@ -29,7 +29,7 @@ from probtrans_cli.data.vocabularies.base import (
 )
 from probtrans_cli.data.vocabularies.spelling import HashedFeatures
 from probtrans_cli.errors import DataError
-from probtrans_cli.folders import find_folder, regular
+from probtrans_cli.folders import find_folder, holds, regular
 from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
@@ -192,7 +192,9 @@ def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -
 
 def _file_of(section: WordVocabulary) -> Path:
     assert section.folder is not None, "the words are another model's"
-    return locate(str(find_folder(section.folder))) / WORDS_FILE
+    folder = find_folder(section.folder)
+    beside = folder / WORDS_FILE  # of an exported folder, which is no checkpoint
+    return beside if holds(Path.is_file, beside) else locate(str(folder)) / WORDS_FILE
 
 
 def identity_of_words(section: WordVocabulary) -> dict[str, str]:

@@ -79,16 +79,18 @@ class NoPositions(Positions):
 
 @MODELS.add
 class Transformer(ModelSection):
-    """A transformer encoder: the paper's baseline, or BERT with `preset: bert`."""
+    """A transformer encoder: the paper's baseline, or BERT with `preset: bert`; or a decoder, as GPT-2."""
 
     kind: Literal["transformer"]
-    preset: Literal["bert"] | None = None
+    preset: Literal["bert", "gpt2"] | None = None
     """bert: the defaults of BERT (Devlin et al. 2019): `bias: all`, `activation: gelu`, `segments: 2`,
-    `embedding_norm`, `pooler`, `norm_eps: 1e-12`, `width: 768, inner: 3072, heads: 12, layers: 12`."""
+    `embedding_norm`, `pooler`, `norm_eps: 1e-12`, `width: 768, inner: 3072, heads: 12, layers: 12`. gpt2: those of
+    GPT-2 (Radford et al. 2019): `causal`, `norm: pre`, `bias: all`, `activation: gelu_tanh`, and the same sizes."""
     from_: File | None = Field(default=None, alias="from")
-    """A Hugging Face BERT folder to start from, in the current folder or in $PROBTRANS_DATA. Its config.json gives the
-    sizes and dropouts, which a recipe must not contradict; it is also `init_from` and, with `kind: wordpiece`,
-    `data.vocabulary`, where the recipe sets none. The recipe of a run has all of this written out, and null here."""
+    """A Hugging Face folder of a BERT or GPT-2 to start from, in the current folder or in $PROBTRANS_DATA. Its
+    config.json gives the sizes and dropouts, which a recipe must not contradict; it is also `init_from` and, where the
+    recipe sets none, `data.vocabulary`: with `kind: wordpiece`, or of a GPT-2 `kind: words`. The recipe of a run has
+    all of this written out, and null here."""
     width: Size = 384
     """d, the size of a word's vector."""
     base_width: Size | None = None
@@ -106,8 +108,8 @@ class Transformer(ModelSection):
     layers: Count = 5
     """N, the number of layers."""
     causal: bool = False
-    """true: a decoder, in which a word attends to itself and to earlier words. For `task.kind: lm`; GPT-2 has also
-    `norm: pre`, `bias: all`, `activation: gelu_tanh` and `task.output: tied`."""
+    """true: a decoder, in which a word attends to itself and to earlier words. For `task.kind: lm`; GPT-2 is
+    `preset: gpt2` with `task.word_bias: false`."""
     positions: Annotated[Positions, POSITIONS] = AbsolutePositions(kind="absolute")
     """How the encoder knows the order of words: absolute | learned_sinusoidal | sinusoidal | relative | none."""
     norm: Literal["post", "pre"] = "post"
@@ -144,11 +146,11 @@ class Transformer(ModelSection):
     word_std: PositiveFloat | None = None
     """Standard deviation of the words' vectors at the start; null = as `initialization` says."""
     init_from: File | None = None
-    """Start from these weights: a run folder or checkpoint of the same encoder, or a Hugging Face BERT folder, in the
-    current folder or in $PROBTRANS_DATA. Words are matched by their spelling, and labels by their names where the
-    output layers are of the same task. null = random weights."""
+    """Start from these weights: a run folder or checkpoint of the same encoder, or a Hugging Face folder of a BERT or
+    GPT-2, in the current folder or in $PROBTRANS_DATA. Words are matched by their spelling, and labels by their names
+    where the output layers are of the same task. null = random weights."""
     init_strict: bool = True
-    """Refuse a BERT folder with tensors of neither the encoder nor a known head; false = ignore them with a message."""
+    """Refuse such a folder with tensors of neither the encoder nor a known head; false = ignore them with a message."""
     bayes: Bayes | None = None
     """Weights with distributions (variational Bayes); null = plain weights."""
 
@@ -231,19 +233,12 @@ class Transformer(ModelSection):
             yield ("width",), TOO_LARGE.format(numbers)
 
 
+_BASE = {"width": 768, "inner": 3072, "heads": 12, "layers": 12, "bias": "all"}
 _PRESETS: dict[str, dict[str, Any]] = {
     "bert": {
-        "width": 768,
-        "inner": 3072,
-        "heads": 12,
-        "layers": 12,
-        "norm_eps": 1e-12,
-        "activation": "gelu",
-        "bias": "all",
-        "segments": 2,
-        "embedding_norm": True,
-        "pooler": True,
-    }
-}
+        **_BASE, "norm_eps": 1e-12, "activation": "gelu", "segments": 2, "embedding_norm": True, "pooler": True,
+    },
+    "gpt2": {**_BASE, "causal": True, "norm": "pre", "activation": "gelu_tanh"},
+}  # fmt: skip
 
 POSITIONS.used_in(Transformer)

@@ -1,4 +1,4 @@
-"""BERT folders of Hugging Face's: what their config.json says of an encoder, and `model.from`. Imports no torch.
+"""Folders of Hugging Face's, BERT or GPT-2: what their config.json says of an encoder, and `model.from`. No torch.
 
 While a recipe is read, `model.from` (of a stack, `model.lower.from`) is replaced by what the folder says. Afterwards
 nothing needs the folder's config.json: the recipe has the sizes, `model.init_from` and `data.vocabulary`, and `from` is
@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,7 +32,7 @@ ACTIVATIONS = {"gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "
 ACTIVATIONS |= {"relu": "relu"}
 MOST_LAYERS = 1000  # more are a damaged file: all their tensors are listed
 SMALLEST_EPS = 1e-12  # what an epsilon of 0 is read as: the same, but for vectors that are constant
-_NEUTRAL: dict[str, tuple[Any, ...]] = {  # keys of BERT's kin, with the values that leave BERT what it is
+_NEUTRAL: dict[str, tuple[Any, ...]] = {  # keys of their kin, with the values that leave a model what it is
     "alibi_starting_size": (), "auto_map": ({},), "inner_group_num": (1,), "pos_att_type": ([], "", "none"),
     "position_biased_input": (True,), "prenorm": (False,), "pruned_heads": ({},), "quantization_config": (),
     "relative_attention": (False,), "rope_theta": (), "rotary_emb_fraction": (0, 0.0),
@@ -45,16 +45,67 @@ _IDLE = re.compile(  # of what is written in a config.json and changes nothing t
     "architectures|attn_implementation|_attn_implementation.*|_name_or_path|name_or_path|_commit_hash|_num_labels"
     "|chunk_size_feed_forward|classifier_dropout|directionality|dtype|torch_dtype|finetuning_task"
     "|gradient_checkpointing|id2label|label2id|language|num_labels|output_.*|pooler_.*|.*_token_id|problem_type"
-    "|return_dict|task_specific_params|tie_encoder_decoder|torchscript|transformers_version|use_bfloat16|use_cache"
+    "|n_ctx|return_dict|summary_.*|task_specific_params|tie_encoder_decoder|torchscript|transformers_version|use_bfloat16|use_cache"
 )
 AGAIN = "copy the folder again"
 """What to do about a damaged file."""
 
 
-class Config(BaseModel):
+class FolderConfig(BaseModel):
     """The keys of a config.json that matter, with the values that they have where they are not written."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
+
+    name: ClassVar[str]
+    """What the model is called, for people."""
+    usual: ClassVar[Mapping[str, Any]]
+    """The values of keys that have one value alone here."""
+    sizes: ClassVar[tuple[str, str, str]]
+    """The keys of width, number of heads, and activation."""
+
+    def section(self, *, pooler: bool = False) -> Transformer:
+        """The ``model`` section of a recipe with this encoder."""
+        raise NotImplementedError
+
+    def derived(self) -> Mapping[str, int]:
+        """The keys of the model's kin that it has not, with the values that would say what it is."""
+        return {}
+
+    def unsupported(self, content: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the keys whose values make another model of it."""
+        width, heads, activation = (getattr(self, key) for key in self.sizes)
+        if activation not in ACTIVATIONS:
+            yield f"{self.sizes[2]}: {activation!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
+        for key, value in self.usual.items():
+            if getattr(self, key) not in (value, None):
+                only = f"; only {value!r} is read" if isinstance(value, str) else ""
+                found = getattr(self, key)
+                yield f"{key}: {repr(found) if only else _shown(found)} is unsupported{only}"
+        if width % heads:
+            yield f"{self.sizes[0]}: {width} is not a multiple of {self.sizes[1]} {heads}"
+        for key, neutral in _NEUTRAL.items():
+            value = content.get(key)
+            if value is not None and not any(value == it and type(value) is type(it) for it in neutral):
+                yield f"{key}: {_shown(value)} is unsupported: {_WHY.get(key, f'{self.name} has no such option')}"
+        for key, size in self.derived().items():
+            value = content.get(key)
+            if value is not None and value != size:
+                yield f"{key}: {printable(repr(value), 60)} is unsupported; {self.name}'s is {size}"
+
+    def unread(self, content: Mapping[str, Any]) -> list[str]:
+        """Return the keys that nobody knows."""
+        keys = {*type(self).model_fields, *_NEUTRAL, *self.derived()}
+        return [
+            key for key, value in content.items() if key not in keys and value is not None and not _IDLE.fullmatch(key)
+        ]
+
+
+class BertConfig(FolderConfig):
+    """Those of a BERT."""
+
+    name = "BERT"
+    usual: ClassVar = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+    sizes = "hidden_size", "num_attention_heads", "hidden_act"
 
     model_type: str | None = "bert"
     vocab_size: PositiveInt = 30522
@@ -74,8 +125,7 @@ class Config(BaseModel):
     add_cross_attention: bool = False
     position_embedding_type: str | None = "absolute"
 
-    def section(self, *, pooler: bool) -> Transformer:
-        """The ``model`` section of a recipe with this encoder."""
+    def section(self, *, pooler: bool = False) -> Transformer:
         return Transformer(
             kind="transformer",
             preset="bert",
@@ -94,6 +144,67 @@ class Config(BaseModel):
             std=self.initializer_range or 0.02,
         )
 
+    def derived(self) -> Mapping[str, int]:
+        width, heads = self.hidden_size, self.num_attention_heads
+        of_heads = {"attention_head_size": width // heads, "num_key_value_heads": heads}
+        return {"embedding_size": width, "num_hidden_groups": self.num_hidden_layers, **of_heads}
+
+
+class Gpt2Config(FolderConfig):
+    """Those of a GPT-2."""
+
+    name = "GPT-2"
+    usual: ClassVar = {
+        "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "reorder_and_upcast_attn": False,
+        "add_cross_attention": False, "tie_word_embeddings": True,
+    }  # fmt: skip
+    sizes = "n_embd", "n_head", "activation_function"
+
+    model_type: str = "gpt2"
+    vocab_size: PositiveInt = 50257
+    n_positions: PositiveInt = 1024
+    n_embd: PositiveInt = 768
+    n_layer: Annotated[PositiveInt, Field(le=MOST_LAYERS)] = 12
+    n_head: PositiveInt = 12
+    n_inner: PositiveInt | None = None
+    activation_function: str = "gelu_new"
+    resid_pdrop: Fraction = 0.1
+    embd_pdrop: Fraction = 0.1
+    attn_pdrop: Fraction = 0.1
+    layer_norm_epsilon: NonNegativeFloat = 1e-5
+    initializer_range: NonNegativeFloat = 0.02
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+    reorder_and_upcast_attn: bool = False
+    add_cross_attention: bool = False
+    tie_word_embeddings: bool = True
+
+    def section(self, *, pooler: bool = False) -> Transformer:
+        del pooler
+        return Transformer(
+            kind="transformer",
+            preset="gpt2",
+            width=self.n_embd,
+            inner=self.n_inner or 4 * self.n_embd,
+            heads=self.n_head,
+            layers=self.n_layer,
+            positions=AbsolutePositions(kind="absolute", rows=self.n_positions),
+            norm_eps=self.layer_norm_epsilon or SMALLEST_EPS,
+            activation=ACTIVATIONS[self.activation_function],  # type: ignore[arg-type]
+            dropout=self.resid_pdrop,
+            attention_dropout=self.attn_pdrop,
+            embedding_dropout=self.embd_pdrop,
+            std=self.initializer_range or 0.02,
+        )
+
+
+C = TypeVar("C", bound=FolderConfig)
+
+
+def is_gpt2(content: Mapping[str, Any]) -> bool:
+    """Return whether a config.json is that of a GPT-2."""
+    return content.get("model_type") == "gpt2"
+
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the content of `config.json`."""
@@ -107,7 +218,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return content
 
 
-def read_shape(content: Mapping[str, Any], path: Path) -> Config:
+def read_shape(content: Mapping[str, Any], path: Path, form: type[C]) -> C:
     """Check the content of a config.json, and return the keys that matter.
 
     Raises:
@@ -116,61 +227,31 @@ def read_shape(content: Mapping[str, Any], path: Path) -> Config:
     """
     kind, classes = content.get("model_type"), content.get("architectures")
     faults: list[str] = []
-    if kind not in (None, "bert"):
+    if kind not in (None, form.model_fields["model_type"].default):
         run = "; give the run that it was exported from" if kind == "probtrans" else ""
-        faults.append(f"model_type: {kind!r} is unsupported; only 'bert' is read{run}")
+        faults.append(f"model_type: {kind!r} is unsupported; only 'bert' and 'gpt2' are read{run}")
     names = map(str, classes) if kind is None and isinstance(classes, list) else ()
     foreign = [name for name in names if not name.startswith("Bert") or name.startswith("BertGeneration")]
     faults += [f"architectures: {name!r} is unsupported; only BERT is read" for name in foreign]
     try:
-        config = Config.model_validate(dict(content))
+        config = form.model_validate(dict(content))
     except ValidationError as error:
-        schema = Config.model_json_schema()["properties"]
+        schema = form.model_json_schema()["properties"]
         for detail in () if faults else error.errors():  # in another kind of model, these keys have another meaning
             key, value = str(detail["loc"][0]), detail["input"]
             huge = isinstance(value, int) and abs(value) >= 2**31
             finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
             faults.append(f"{key}: found {_shown(value)}, wanted {takes(schema[key], every_bound=huge)}{finite}")
     else:
-        faults += _unsupported(config, content)
+        faults += config.unsupported(content)
         if not faults:
             return config
-    raise CheckpointError("\n".join(f"{path}: {fault}" for fault in faults), hint="only plain BERT encoders are read")
-
-
-def _unsupported(config: Config, content: Mapping[str, Any]) -> Iterator[str]:
-    if config.hidden_act not in ACTIVATIONS:
-        yield f"hidden_act: {config.hidden_act!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
-    if config.position_embedding_type not in ("absolute", None):
-        yield f"position_embedding_type: {config.position_embedding_type!r} is unsupported; only 'absolute' is read"
-    for key in ("is_decoder", "add_cross_attention"):
-        if getattr(config, key):
-            yield f"{key}: true is unsupported"
-    if config.hidden_size % config.num_attention_heads:
-        yield f"hidden_size: {config.hidden_size} is not a multiple of num_attention_heads {config.num_attention_heads}"
-    for key, neutral in _NEUTRAL.items():
-        value = content.get(key)
-        if value is not None and not any(value == it and type(value) is type(it) for it in neutral):
-            yield f"{key}: {_shown(value)} is unsupported: {_WHY.get(key, 'BERT has no such option')}"
-    for key, size in _sizes(config).items():
-        value = content.get(key)
-        if value is not None and value != size:
-            yield f"{key}: {printable(repr(value), 60)} is unsupported; BERT's is {size}"
+    hint = f"only plain {form.name} {'encoders' if form is BertConfig else 'models'} are read"
+    raise CheckpointError("\n".join(f"{path}: {fault}" for fault in faults), hint=hint)
 
 
 def _shown(value: Any) -> str:
     return printable(json.dumps(value, ensure_ascii=False), 60)
-
-
-def unread_keys(content: Mapping[str, Any]) -> list[str]:
-    keys = {*Config.model_fields, *_NEUTRAL, *_sizes(Config())}
-    return [key for key, value in content.items() if key not in keys and value is not None and not _IDLE.fullmatch(key)]
-
-
-def _sizes(config: Config) -> dict[str, int]:
-    width, heads = config.hidden_size, config.num_attention_heads
-    of_heads = {"attention_head_size": width // heads, "num_key_value_heads": heads}
-    return {"embedding_size": width, "num_hidden_groups": config.num_hidden_layers, **of_heads}
 
 
 def read_json(path: Path) -> Any:
@@ -215,7 +296,8 @@ def expand(document: Document) -> list[Fault]:
     """Replace `model.from`, or that of the lower encoder of a stack, by what it stands for.
 
     Returns:
-        The faults: a folder that is not there or not of BERT, and keys beside `from` that contradict its config.json.
+        The faults: a folder that is not there or of another model, and keys beside `from` that contradict its
+        config.json.
     """
     path: Key = ("model",)
     model = encoder = document.content.get("model")
@@ -227,16 +309,20 @@ def expand(document: Document) -> list[Fault]:
     name, place = encoder.get("from"), document.place((*path, "from"))
     if not isinstance(name, str) or not name or "\0" in name:
         return []  # null, or not a path: the schema says so
-    encoder |= {"from": None, "preset": "bert"}
-    if stacked:
-        encoder.setdefault("pooler", False)  # the upper encoder reads words
     model.setdefault("init_from", name)
-    if isinstance(data := document.content.get("data"), dict):
-        data.setdefault("vocabulary", {"kind": "wordpiece", "folder": name})
+    folder, faults = None, []
     try:
         folder = _section_of(name)
     except CheckpointError as error:
-        return [Fault(place, (*path, "from"), "; ".join(error.message.split("\n")))]
+        faults = [Fault(place, (*path, "from"), "; ".join(error.message.split("\n")))]
+    encoder |= {"from": None, "preset": "bert" if folder is None else folder.preset}
+    if stacked:
+        encoder.setdefault("pooler", False)  # the upper encoder reads words
+    if isinstance(data := document.content.get("data"), dict):
+        kind = "words" if encoder["preset"] == "gpt2" else "wordpiece"
+        data.setdefault("vocabulary", {"kind": kind, "folder": name})
+    if folder is None:
+        return faults
     for key, value in folder.model_dump(mode="json", include=_IN_CONFIG).items():
         encoder.setdefault(key, value)
     try:
@@ -261,7 +347,9 @@ def _section_of(name: str) -> Transformer:
         tried = ", ".join(map(str, places(name)))
         get = f": run `{command}`" if (command := command_for(name)) else ""
         raise CheckpointError(f"there is no folder {name!r} (tried {tried}){get}")
-    config = read_shape(read_config(folder), folder / CONFIG)
+    content = read_config(folder)
+    form = Gpt2Config if is_gpt2(content) else BertConfig
+    config: FolderConfig = read_shape(content, folder / CONFIG, form)
     try:
         return config.section(pooler=True)
     except ValidationError as error:
