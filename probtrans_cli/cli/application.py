@@ -351,7 +351,7 @@ def train(
         Option(
             "--init-from",
             metavar="CKPT",
-            help="Start with the weights of a checkpoint, or of a BERT or GPT-2 folder of Hugging Face's (model.init_from): "
+            help="Start with the weights of a checkpoint, or of a Hugging Face BERT or GPT-2 (model.init_from): "
             "encoder, words, and an output layer for the same; model.init_strict=false leaves unknown tensors there.",
             **NAME,
         ),

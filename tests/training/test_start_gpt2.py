@@ -134,7 +134,10 @@ def test_tensors_and_words_that_are_not_read(place: Path, says: Says) -> None:
     drawn(11)
     weights = Path("gpt2/model.safetensors")
     tensors = load_file(weights)
-    old = {"transformer.h.0.attn.bias": torch.ones(1, 1, 4, 4), "lm_head.weight": tensors["transformer.wte.weight"].clone()}
+    old = {
+        "transformer.h.0.attn.bias": torch.ones(1, 1, 4, 4),
+        "lm_head.weight": tensors["transformer.wte.weight"].clone(),
+    }
     save_file({**tensors, **old}, weights, {"format": "pt"})
     assert read_gpt2(Path("gpt2")).unexpected == []
     save_file({key.removeprefix("transformer."): value for key, value in tensors.items()}, weights)
