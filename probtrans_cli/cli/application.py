@@ -244,13 +244,13 @@ def main(
     if version:
         console.result_json({"version": __version__}) if as_json else console.result(f"probtrans {__version__}")
     elif list_recipes:
-        from probtrans_cli.recipe import catalogue, source  # noqa: PLC0415
+        from probtrans_cli.recipe import source  # noqa: PLC0415
 
         if as_json:
             shipped = source.shipped_recipes()
             console.result_json({name: source.describe(path) for name, path in shipped.items()})
         else:
-            console.result("\n".join(catalogue.catalogue()))
+            console.result("\n".join(source.catalogue()))
     elif schema:
         from probtrans_cli.recipe.reference import json_schema  # noqa: PLC0415
 
@@ -328,7 +328,7 @@ def recipe(
 ) -> None:
     """Print a shipped recipe with its comments: probtrans recipe quickstart > mine.yaml. Editors that know YAML's
     language server complete its keys. probtrans train NAME --print prints every key with its value."""
-    from probtrans_cli.recipe.catalogue import recipe_text  # noqa: PLC0415
+    from probtrans_cli.recipe.source import recipe_text  # noqa: PLC0415
 
     console.result(recipe_text(name))
 

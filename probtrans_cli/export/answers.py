@@ -408,7 +408,7 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
 
 def best_valid(scores: np.ndarray, allowed: Mapping[str, Sequence[Any]]) -> np.ndarray:
     """Return the most probable tags of a sentence among the allowed sequences (Viterbi), or each word's best tag where
-    none is allowed: what :func:`probtrans_cli.tasks.entities.best_valid` finds.
+    none is allowed: what :func:`probtrans_cli.tasks.tagging.best_valid` finds.
 
         scores: ``[w, a]``.
         allowed: which tags may stand first ``[a]``, which behind another ``then [a, e]``, and which last ``[a]``.

@@ -24,7 +24,6 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.openie import coordinations, extractions
-from probtrans_cli.openie.constraints import CONTENT, penalties
 from probtrans_cli.openie.coordinations import (
     coordination_records,
     located_coordinations,
@@ -32,7 +31,7 @@ from probtrans_cli.openie.coordinations import (
     text_to_coordinations,
 )
 from probtrans_cli.openie.extractions import PARTS, Extraction, located_tuple, runs, tuple_record, tuples_in
-from probtrans_cli.openie.output import ENDS_WITHOUT, NONE, GridOutput
+from probtrans_cli.openie.output import CONTENT, ENDS_WITHOUT, NONE, GridOutput, penalties
 from probtrans_cli.openie.scores import (
     CRITERIA,
     TupleText,

@@ -15,12 +15,11 @@ from probtrans_cli.recipe.task import Parsing as ParsingSection
 from probtrans_cli.recipe.task import SemanticParsing, TaskSection
 from probtrans_cli.tasks.base import Splitter, Task
 from probtrans_cli.tasks.classification import SentenceClassification
-from probtrans_cli.tasks.entities import NamedEntities
 from probtrans_cli.tasks.lm import CausalLanguageModelling
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling, Pretraining
 from probtrans_cli.tasks.parsing import Parsing
 from probtrans_cli.tasks.semantic import SemanticLabels
-from probtrans_cli.tasks.tagging import WordTagging
+from probtrans_cli.tasks.tagging import NamedEntities, WordTagging
 
 __all__ = ["TASKS", "Task", "TaskKind", "build", "register"]
 
@@ -68,7 +67,7 @@ register(
     TaskKind(
         grid_sections.OpenExtraction,
         "probtrans_cli.openie.tasks:TupleTask",
-        complete="probtrans_cli.openie.constraints:with_content_words",
+        complete="probtrans_cli.openie.output:with_content_words",
         baselines="probtrans_cli.openie.tasks:baselines",
     )
 )

@@ -23,7 +23,7 @@ from probtrans_cli.trained.arcs import head_choices, trees_of
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
 from probtrans_cli.trained.predictor import Plain, Predictor, plain, predictor_of
 from probtrans_cli.trees import decode, score
-from probtrans_cli.trees.relations import relation_scores
+from probtrans_cli.trees.score import relation_scores
 
 Watch = Callable[[Outputs, Batch], None]  # is called with the outputs of a batch, and the batch
 CHOICE_SENTENCES = 1000

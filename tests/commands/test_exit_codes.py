@@ -15,7 +15,7 @@ from support import ROOT, Invoke, Ran, environment, refused
 
 from probtrans_cli import __version__, checkpoint
 from probtrans_cli.cli.application import PANELS, app, application
-from probtrans_cli.recipe.catalogue import START
+from probtrans_cli.recipe.source import START
 
 
 def test_what_computes_nothing_does_not_import_torch(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probtrans_cli.data.sentence_ends import split_sentences
+from probtrans_cli.data.tokens import split_sentences
 
 CASES = """
 The dog barks.| The cat sleeps.

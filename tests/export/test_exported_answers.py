@@ -29,8 +29,8 @@ from probtrans_cli.export.answers import Answers, RefusedError, best_valid
 from probtrans_cli.export.bundle import described, plan_of, write_beside
 from probtrans_cli.export.graph import Graph
 from probtrans_cli.export.measure import alike
-from probtrans_cli.tasks import entities
-from probtrans_cli.tasks.entities import allowed_by
+from probtrans_cli.tasks import tagging
+from probtrans_cli.tasks.tagging import allowed_by
 from probtrans_cli.trained.model import Model
 
 
@@ -121,7 +121,7 @@ def test_the_best_valid_tags_are_those_of_the_task() -> None:
         for allowed_names in (names, ["B-a"]):
             may = allowed_by(allowed_names, "bioes")
             scores = torch.randn(length, len(allowed_names), generator=random) * 3
-            expected = entities.best_valid(scores, torch.ones(1, length, dtype=torch.bool), may)
+            expected = tagging.best_valid(scores, torch.ones(1, length, dtype=torch.bool), may)
             lists = {name: of_tags.tolist() for name, of_tags in may._asdict().items()}
             assert best_valid(scores.double().numpy(), lists).tolist() == expected.tolist()
 

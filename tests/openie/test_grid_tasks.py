@@ -22,9 +22,9 @@ from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.openie.alignment import TupleWords, align
-from probtrans_cli.openie.constraints import CONTENT, kinds_of, penalties
 from probtrans_cli.openie.coordinations import UNBREAKABLE, Coordination, coordinations_to_rows
 from probtrans_cli.openie.extractions import tuple_to_row
+from probtrans_cli.openie.output import CONTENT, kinds_of, penalties
 from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.trained.evaluation import evaluate

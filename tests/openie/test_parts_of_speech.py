@@ -13,7 +13,7 @@ from support import Invoke, sentences
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.openie.constraints import CONTENT, with_content_words
+from probtrans_cli.openie.output import CONTENT, with_content_words
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions
 

@@ -23,7 +23,7 @@ from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Columns, SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import EntityRecognition
-from probtrans_cli.tasks.entities import NamedEntities
+from probtrans_cli.tasks.tagging import NamedEntities
 from probtrans_cli.trained.evaluation import evaluate
 
 Scheme = Literal["iob2", "bioes"]

@@ -10,7 +10,7 @@ from tags import problems
 from torch import Tensor
 
 from probtrans_cli.data.codecs.entities import Scheme
-from probtrans_cli.tasks.entities import allowed_by, best_valid
+from probtrans_cli.tasks.tagging import allowed_by, best_valid
 
 NAMES: dict[Scheme, list[str]] = {
     "iob2": ["I-X", "O", "B-X", "B-Y", "I-Y"],

@@ -15,8 +15,7 @@ from support import Invoke
 
 from probtrans_cli.reports.scores import relation_report
 from probtrans_cli.trees.forest import Forest, nearest_rarer, untrained_bias
-from probtrans_cli.trees.relations import relation_scores
-from probtrans_cli.trees.score import attachment, bootstrap_weights
+from probtrans_cli.trees.score import attachment, bootstrap_weights, relation_scores
 
 RULES = ("next_word", "previous_word", "nearest_rarer", "untrained_bias")
 RELATIONS = ("root", "nsubj", "nsubj:pass", "det", "_")

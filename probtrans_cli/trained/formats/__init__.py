@@ -137,14 +137,14 @@ _ROWS = (
         "tuples as lines of AllenNLP",
         refuses=_NO_TREES,
         shows=("tuples",),
-        write="probtrans_cli.openie.formats:write_tuples",
+        write="probtrans_cli.openie.writing:write_tuples",
     ),
     Format(
         "carb",
         "tuples as lines of CaRB",
         refuses=_NO_TREES,
         shows=("tuples",),
-        write="probtrans_cli.openie.formats:write_carb",
+        write="probtrans_cli.openie.writing:write_carb",
     ),
     Format(
         "labels",
@@ -152,7 +152,7 @@ _ROWS = (
         refuses=_NO_TREES,
         shows=("rows",),
         loses_empty=True,
-        write="probtrans_cli.openie.formats:write_labels",
+        write="probtrans_cli.openie.writing:write_labels",
     ),
 )
 FORMATS: Mapping[str, Format] = {row.name: row for row in _ROWS}
