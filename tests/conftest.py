@@ -20,6 +20,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+from ready import ready
 from support import Forks, Invoke, Ran, Stdin, quick_trainings, real_data, remember
 
 if "PROBTRANS_SHAPES" in os.environ:  # set by tests/models/test_shapes.py: checks make small steps three times slower
@@ -104,6 +105,13 @@ def forks() -> Iterator[Forks]:
     server = Forks()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def probtrans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bash function `probtrans`, whose commands start at once: what a script of a page begins with."""
+    with ready(tmp_path_factory.mktemp("ready")) as function:
+        yield function
 
 
 @pytest.fixture

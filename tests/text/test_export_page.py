@@ -12,10 +12,10 @@ from probtrans_cli.export.measure import MOST
 
 
 @pytest.mark.slow
-def test_a_tagger_is_exported_and_runs_by_itself(tmp_path: Path) -> None:
+def test_a_tagger_is_exported_and_runs_by_itself(probtrans: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     small = "train.steps=20 model.iterations=1 model.channels=2"  # a graph has each iteration apart
-    done = run(block("exports", "docs/exports.md").replace("train.epochs=2", small), tmp_path)
+    done = run(probtrans + block("exports", "docs/exports.md").replace("train.epochs=2", small), tmp_path)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert sum("\t" in line for line in said) == 7 + 9

@@ -75,25 +75,25 @@ def quickened(code: str) -> str:
 
 
 @pytest.mark.slow
-def test_tour_runs(tmp_path: Path) -> None:
-    done = run(quickened(block("tour", "README.md")), tmp_path)
+def test_tour_runs(probtrans: str, tmp_path: Path) -> None:
+    done = run(probtrans + quickened(block("tour", "README.md")), tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "tree.svg").read_text(encoding="utf-8").startswith(("<?xml", "<svg"))
     assert (tmp_path / "trees.conllu").read_text(encoding="utf-8").count("\troot\t") == 1
 
 
 @pytest.mark.slow
-def test_hugging_face_runs(tmp_path: Path) -> None:
+def test_hugging_face_runs(probtrans: str, tmp_path: Path) -> None:
     """A BERT there and back, then the export of a probabilistic transformer, which Python opens."""
     pytest.importorskip("transformers")
-    done = run(quickened(block("hugging face")), tmp_path)
+    done = run(probtrans + quickened(block("hugging face")), tmp_path)
     assert done.returncode == 0, done.stderr
     assert "'token_str':" in done.stdout
     assert "started from little-bert" in done.stderr
     script = block("the export in Python") + "print(len(arcs), arcs[0].shape)\n"
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
     export = block("an export of the quick start")
-    done = run(f"probtrans train quickstart train.steps=2\n{export}python script.py", tmp_path)
+    done = run(f"{probtrans}probtrans train quickstart train.steps=2\n{export}python script.py", tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d torch.Size\(\[1, \d+, 7, 7\]\)", done.stdout), done.stdout
 

@@ -48,8 +48,8 @@ def python(code: str, place: Path, **more: str) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def expected(place: Path) -> list[dict[str, object]]:
-    ran = shell("probtrans parse runs/mine big.txt -f jsonl --threads 1", place)
+def expected(probtrans: str, place: Path) -> list[dict[str, object]]:
+    ran = shell(probtrans + "probtrans parse runs/mine big.txt -f jsonl --threads 1", place)
     assert ran.returncode == 0, ran.stderr
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -64,7 +64,7 @@ def test_every_block_is_run_here() -> None:
 
 
 @pytest.mark.slow
-def test_parsing_in_bulk(place: Path) -> None:
+def test_parsing_in_bulk(probtrans: str, place: Path) -> None:
     scripts = [code for language, code in BLOCKS if language == "bash" and "--output-dir" in code]
     assert len(scripts) == 3
     (place / "corpus").mkdir()
@@ -75,42 +75,42 @@ def test_parsing_in_bulk(place: Path) -> None:
         if "SLURM" in script:  # the whole array, of two tasks instead of 64
             small = script.replace("/64", "/2").replace("--workers 8", "").replace("parsed", "array")
             script = "".join(f"export SLURM_ARRAY_TASK_ID={task}\n{small}" for task in (1, 2))  # noqa: PLW2901
-        ran = shell(script, place)
+        ran = shell(probtrans + script, place)
         assert ran.returncode == 0, ran.stderr
-    whole = shell("probtrans parse runs/mine big.txt --threads 1", place).stdout
+    whole = shell(f"{probtrans}probtrans parse runs/mine big.txt --threads 1", place).stdout
     assert shell("zcat big.conllu.gz", place).stdout == whole
     assert (place / "sharded.conllu").read_text("utf-8") == whole
-    merged = shell("probtrans parse runs/mine corpus/*.txt.zst --output-dir array --merge", place)
+    merged = shell(f"{probtrans}probtrans parse runs/mine corpus/*.txt.zst --output-dir array --merge", place)
     assert merged.stdout == whole * 2
     for name in ("job.json", "blocks/000001.conllu", "blocks/000001.done"):
         assert (place / "parsed" / name).is_file()
 
 
 @pytest.mark.slow
-def test_preparing_in_processes(trained: Path, place: Path) -> None:
+def test_preparing_in_processes(probtrans: str, trained: Path, place: Path) -> None:
     (script,) = [code for language, code in BLOCKS if language == "bash" and "--jobs" in code]
     (place / "mine.yaml").write_bytes((trained / "tiny.yaml").read_bytes())
     (place / "wiki/AA").mkdir(parents=True)
     (place / "news").mkdir()
     (place / "wiki/AA/1").write_text(TEXT, "utf-8")
     (place / "news/1.txt.zst").write_bytes(pa.compress(TEXT.encode(), "zstd", asbytes=True))
-    ran = shell(script.replace("--jobs 2", "--jobs 2 --json"), place)
+    ran = shell(probtrans + script.replace("--jobs 2", "--jobs 2 --json"), place)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["splits"]["train"]["sentences"] == 18
 
 
 @pytest.mark.slow
-def test_arrow(place: Path) -> None:
+def test_arrow(probtrans: str, place: Path) -> None:
     python(program("big.arrow"), place)
     with pa.memory_map(str(place / "big.arrow")) as file:
         table = pa.ipc.open_file(file).read_all()
-    assert table["heads"].to_pylist() == [one["heads"] for one in expected(place)]
+    assert table["heads"].to_pylist() == [one["heads"] for one in expected(probtrans, place)]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("datatrove") is None, reason="the extra datatrove is not installed")
 @pytest.mark.parametrize("executor", ["Local", "Slurm"])
-def test_datatrove(executor: str, place: Path) -> None:
+def test_datatrove(executor: str, probtrans: str, place: Path) -> None:
     tools = place / "tools"
     tools.mkdir()
     # Slurm's commands, as far as they are needed: an array's tasks are done here, one after the other.
@@ -129,26 +129,26 @@ def test_datatrove(executor: str, place: Path) -> None:
         for line in shell(f"zcat {file}", place).stdout.splitlines():
             document = json.loads(line)
             found[document["id"]] = document["metadata"]["analyses"]
-    assert found["0"] == expected(place)
+    assert found["0"] == expected(probtrans, place)
     assert len(found["1"]) == 1
     assert found.get("2", []) == []
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="the package ray is not installed")
-def test_ray(place: Path) -> None:
+def test_ray(probtrans: str, place: Path) -> None:
     python(program("import ray"), place)
-    same_rows(place, "analysed-ray")
+    same_rows(probtrans, place, "analysed-ray")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("pyspark") is None or which("java") is None, reason="pyspark or Java is not installed")
-def test_spark(place: Path) -> None:
+def test_spark(probtrans: str, place: Path) -> None:
     python(program("pyspark"), place, PYSPARK_PYTHON=sys.executable)
-    same_rows(place, "analysed-spark")
+    same_rows(probtrans, place, "analysed-spark")
 
 
-def same_rows(place: Path, folder: str) -> None:
+def same_rows(probtrans: str, place: Path, folder: str) -> None:
     table = pa.concat_tables([pq.read_table(path) for path in sorted((place / folder).glob("*.parquet"))])
     found = sorted((row["words"], row["heads"]) for row in table.select(["words", "heads"]).to_pylist() if row["words"])
-    assert found == sorted((one["words"], one["heads"]) for one in expected(place) if one["words"])
+    assert found == sorted((one["words"], one["heads"]) for one in expected(probtrans, place) if one["words"])

@@ -8,12 +8,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from support import COMMAND, environment, skip_if_ignored, workplace
+from support import COMMAND, Forks, environment, skip_if_ignored, workplace
 
 from probtrans_cli.commands import prepare, train
 from probtrans_cli.errors import StoppedError
@@ -63,11 +62,6 @@ def stopped(folder: Path, where: str, *arguments: str, number: int = signal.SIGT
     return process.returncode, err
 
 
-def goes_on(folder: Path, arguments: Sequence[str]) -> None:
-    done = subprocess.run([*COMMAND, "-q", *arguments], cwd=folder, env=environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize("command", ["train", "prepare"])
 def test_signals_raise_nothing_before_the_schema_of_recipes_is_made(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -90,35 +84,36 @@ def test_signals_raise_nothing_before_the_schema_of_recipes_is_made(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["find_sources", pytest.param("encode_all", marks=pytest.mark.exhaustive)])
-def test_a_prepare(where: str, folder: Path) -> None:
+def test_a_prepare(where: str, folder: Path, forks: Forks) -> None:
     code, err = stopped(folder, where, "prepare", "tiny.yaml")
     assert (code, err) == (75, "error: stopped by SIGTERM while preparing\n  -> the same command goes on\n")
     assert not list((folder / "prepared").glob(".*.lock"))
-    goes_on(folder, ["prepare", "tiny.yaml"])
+    assert forks.run(["prepare", "tiny.yaml"], folder).code == 0
 
 
-def training(folder: Path, where: str, *options: str, number: int = signal.SIGTERM) -> None:
-    """A training that is stopped before its first update, and goes on."""
-    arguments = ["train", "tiny.yaml", *CHANGES, *options]
-    code, err = stopped(folder, where, *arguments, number=number)
+def training(folder: Path, forks: Forks, where: str, *options: str, number: int = signal.SIGTERM) -> None:
+    """A training that is stopped before its first update, and goes on, in one process."""
+    arguments = ["train", "tiny.yaml", *CHANGES]
+    code, err = stopped(folder, where, *arguments, *options, number=number)
     name = signal.Signals(number).name
     message = f"stopped by {name} while preparing, or at the very end"
     assert (code, err) == (75, f"error: {message}\n  -> continue with the same command and --resume\n")
     if where != "ranks":
         assert json.loads((folder / "runs/tiny/exit.json").read_text("utf-8")) == {"exit": 75, "reason": message}
         assert not lock.inside(folder / "runs/tiny").exists()
-    goes_on(folder, [*arguments, "--resume"])
+    done = forks.run([*arguments, "--resume"], folder)
+    assert done.code == 0, done.stderr
     assert json.loads((folder / "runs/tiny/exit.json").read_text("utf-8"))["exit"] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.exhaustive)])
 @pytest.mark.slow
-def test_a_training_of_one_process(number: int, folder: Path) -> None:
-    training(folder, "encode_all", number=number)
+def test_a_training_of_one_process(number: int, folder: Path, forks: Forks) -> None:
+    training(folder, forks, "encode_all", number=number)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["ranks", pytest.param("encode_all", marks=pytest.mark.exhaustive)])
-def test_a_training_of_two_processes(where: str, folder: Path) -> None:
+def test_a_training_of_two_processes(where: str, folder: Path, forks: Forks) -> None:
     """While the first one prepares, and before there is one that could tell."""
-    training(folder, where, "--nproc", "2")
+    training(folder, forks, where, "--nproc", "2")

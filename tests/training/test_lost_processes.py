@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from several_processes import Held, place, ranks
 from support import COMMAND, environment
-from test_resume import assert_same, state
+from test_resume import state
 
 pytestmark = pytest.mark.slow
 LONG = ("train.epochs=500", "save.every_steps=10", "save.keep=2", "eval.every_epochs=100", "log.every_steps=1")
@@ -100,11 +100,9 @@ def test_a_process_that_is_killed_is_named(folder: Path) -> None:
 
 
 def test_a_signal_to_the_launcher_saves_once(folder: Path) -> None:
-    short = ("train.epochs=5", "eval.every_epochs=1", "save.every_steps=null")
-    whole = several(folder, "whole", 2, *short)
-    assert whole.end().code == 0, whole.log.read_text()
+    """What goes on from there has the same bits: see the jobs of Slurm, and the trainings that are stopped."""
     held = Held(folder)
-    job = several(folder, "stopped", 2, *short, **held.environment)
+    job = several(folder, "stopped", 2, "save.every_steps=null", **held.environment)
     held.wait(2, job.process, job.log)
     job.process.terminate()
     ended = job.end()
@@ -112,8 +110,7 @@ def test_a_signal_to_the_launcher_saves_once(folder: Path) -> None:
     assert "stopped by SIGTERM; saved step" in one_message(ended)
     assert "  -> continue with: probtrans train runs/stopped --resume --nproc 2" in ended.stderr
     assert json.loads((job.run / "exit.json").read_text("utf-8"))["exit"] == 75
-    assert several(folder, "stopped", 2, *short, "--resume").end().code == 0
-    assert_same(job.run, whole.run)
+    assert int(state(job.run)["step"]) >= 5
 
 
 def test_a_process_that_stands_still_is_named_after_the_timeout(folder: Path) -> None:

@@ -172,7 +172,7 @@ def test_a_kill_in_the_final_phase(forks: Forks, folder: Path, whole: Whole) -> 
     ended = forks.run(arguments, folder)
     assert ended.code == 0, ended.stderr
     assert_same(original, unbroken)  # to resume what is done changes nothing
-    for position in range(8, ended.operations, 6):
+    for position in range(8, ended.operations, 9):
         assert forks.run(arguments, folder, die_at=position).code == -signal.SIGKILL
     assert forks.run(arguments, folder).code == 0
     assert_same(original, unbroken)

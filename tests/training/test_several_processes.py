@@ -92,6 +92,9 @@ def test_the_number_of_processes_changes_nothing_but_rounding(folder: Path) -> N
     shared += [job("2-2", name, copy_of=f"2-{name}", kept=2) for name in EXACT]
     shared += [job("1-2", name, copy_of=f"1-{name}", kept=2) for name in EXACT]
     shared += [job("scored", name, copy_of=f"1-{name}") for name in SCORED]
+    long = [*VARIANTS["mlm-probabilistic"], "train.steps=100", "name=long"]
+    alone.append({"run": "1-long", "changes": long})
+    shared.append({"run": "2-long", "changes": long})
     with quietly_in(folder):
         of_one = train_all(alone)
         of_two = finish(start(folder, 2, shared))
@@ -100,6 +103,7 @@ def test_the_number_of_processes_changes_nothing_but_rounding(folder: Path) -> N
     twos, seconds = (
         {done["run"]: dict(numbers(final)) for done, final in zip(shared, finals, strict=True)} for finals in of_two
     )
+    compare_losses(folder / "runs/1-long", folder / "runs/2-long", 100)
     for name in SHORT:
         compare(folder, name, (1, 2))
         first, second = twos[f"2-{name}"], seconds[f"2-{name}"]
@@ -119,10 +123,8 @@ def test_the_number_of_processes_changes_nothing_but_rounding(folder: Path) -> N
         assert found == pytest.approx(expected, rel=1e-9, abs=1e-9), name
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "name"), [(2, "mlm-probabilistic"), pytest.param(4, "tagging-transformer", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("number", "name"), [(2, "mlm-probabilistic"), (4, "tagging-transformer")])
 def test_torchrun_over_a_hundred_updates(number: int, name: str, folder: Path) -> None:
     """As a user starts it, masks and dropout on."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number), "-m", "--"]
