@@ -8,8 +8,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from probtrans_cli import server
-from probtrans_cli.cli import streams
+from probtrans_cli import console, server
 from probtrans_cli.console import is_narrow, wrapped
 from probtrans_cli.errors import (
     OutOfMemoryError,
@@ -26,7 +25,7 @@ BUG, INTERRUPTED, READER_GONE = 1, 130, 141
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits the process with a code of the table in `docs/command-line.md`."""
-    streams.set_up()
+    console.set_up()
     arguments = sys.argv[1:] if arguments is None else arguments
     code = server.answered(arguments)
     leave(run(arguments) if code is None else code)

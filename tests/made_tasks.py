@@ -15,9 +15,9 @@ from small_tasks import CPU
 from support import COGS, sentences
 
 from probtrans_cli import models, tasks
-from probtrans_cli.data.codecs.entities import TAG_END
 from probtrans_cli.data.corpus.encode import NAMES, PAIR, encode_corpus
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.entities import TAG_END
 from probtrans_cli.data.readers.cogs import CASES, read_semantic
 from probtrans_cli.data.readers.conllu import read_conllu, read_treebank
 from probtrans_cli.data.readers.lines import read_documents

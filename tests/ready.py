@@ -45,11 +45,10 @@ def serve(socket: Path) -> None:
     import probtrans_cli.commands.parse
     import probtrans_cli.commands.train
     import probtrans_cli.training.loop  # noqa: F401
-    from probtrans_cli import server
+    from probtrans_cli import console, server
     from probtrans_cli.__main__ import run
-    from probtrans_cli.cli import streams
 
-    streams.set_up()
+    console.set_up()
     torch.set_num_threads(1)
     signal.alarm(LONGEST)
     server.serve(socket, run, lambda: print("ready", flush=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probtrans_cli.data.codecs.entities import Scheme, Span, faults, read_spans, tags_of
+from probtrans_cli.data.entities import Scheme, Span, faults, read_spans, tags_of
 
 
 def problems(tags: Sequence[str], scheme: Scheme) -> tuple[int, str] | None:

@@ -17,7 +17,6 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 from probtrans_cli import console
-from probtrans_cli.cli import streams
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
 from probtrans_cli.folders import expand_home, with_home
@@ -205,7 +204,7 @@ def application(arguments: list[str], run: Callable[[list[str]], int]) -> int:
         show = getattr(error, "show", None)  # a usage error of the command-line library, whichever it is
         if show is None or not hasattr(error, "format_message"):
             raise
-        streams.tell(show)
+        console.tell(show)
         return 2
     return code if isinstance(code, int) else 0
 
@@ -801,7 +800,7 @@ def serve(
         from probtrans_cli.commands import serve as verb  # noqa: PLC0415
 
     def answer(arguments: list[str]) -> int:
-        streams.set_up()
+        console.set_up()
         return int(context.obj.run(arguments))
 
     verb.serve(socket, checkpoints, answer)

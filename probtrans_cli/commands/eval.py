@@ -24,7 +24,7 @@ from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.corpus.tally import END, Tally, chosen, in_blocks, noting_new_labels, shortened, unlearned
 from probtrans_cli.data.files import display_name, find, find_all, require_output
-from probtrans_cli.data.ranks import Ranks
+from probtrans_cli.data.processes import Ranks
 from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.sentence import Sentence, character_spans

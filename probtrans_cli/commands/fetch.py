@@ -21,7 +21,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.folders import data_folder, holds, places
 from probtrans_cli.recipe.source import shipped_recipes, texts_in
 from probtrans_cli.text import printable
-from probtrans_cli.training.stopping import stopped_at_once
+from probtrans_cli.training.watch import stopped_at_once
 
 WIDTH, INDENT = 79, 15
 _WHOLE: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}

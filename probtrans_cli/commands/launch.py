@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from probtrans_cli import console
-from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.data.processes import ALONE, Ranks
 from probtrans_cli.errors import (
     InterruptedTrainingError,
     LostError,

@@ -10,7 +10,7 @@ from probtrans_cli.data.corpus import prepared as corpus
 from probtrans_cli.data.corpus.parts import QUANTILES
 from probtrans_cli.recipe.source import get_ready, load_recipe
 from probtrans_cli.text import visible
-from probtrans_cli.training.stopping import stopped_at_once
+from probtrans_cli.training.watch import stopped_at_once
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from probtrans_cli.commands.bulk import share_of
 from probtrans_cli.commands.fetch import fetch_missing
 from probtrans_cli.commands.train import TrainRequest, folder_of, train
 from probtrans_cli.data.corpus.prepared import prepare
-from probtrans_cli.data.ranks import ALONE
+from probtrans_cli.data.processes import ALONE
 from probtrans_cli.errors import NotFiniteError, UsageError
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import get_ready, load_recipe

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from probtrans_cli import console
 from probtrans_cli.commands.fetch import fetch_missing
 from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes, refuse_several
-from probtrans_cli.data.ranks import Ranks
+from probtrans_cli.data.processes import Ranks
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system, reason
 from probtrans_cli.folders import find_folder
 from probtrans_cli.folders.checkpoints import installed
@@ -26,8 +26,7 @@ from probtrans_cli.reports.pages import write_report
 from probtrans_cli.reports.scores import flattened, over_seeds, training_report
 from probtrans_cli.text import printable
 from probtrans_cli.training import run_folder
-from probtrans_cli.training.stopping import stopped_at_once
-from probtrans_cli.training.watch import attempts
+from probtrans_cli.training.watch import attempts, stopped_at_once
 from probtrans_cli.version import __version__
 
 if TYPE_CHECKING:

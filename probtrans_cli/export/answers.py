@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probtrans_cli.data.codecs.entities import entity_records, located_span
-from probtrans_cli.data.codecs.logical_forms import graph_labels, graph_record
+from probtrans_cli.data.entities import entity_records, located_span
+from probtrans_cli.data.logical_forms import graph_labels, graph_record
 from probtrans_cli.data.tokens import token_spans, valid
 from probtrans_cli.data.vocabularies.spelling import HashedFeatures, looked_up
 from probtrans_cli.openie.coordinations import coordination_records, located_coordinations

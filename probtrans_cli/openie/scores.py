@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
-from probtrans_cli.data.codecs.entities import f1
+from probtrans_cli.data.entities import f1
 from probtrans_cli.openie.coordinations import Coordination
 from probtrans_cli.openie.extractions import Extraction
 

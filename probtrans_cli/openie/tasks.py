@@ -58,7 +58,7 @@ from probtrans_cli.tasks.base import (
 )
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.text import from_json
-from probtrans_cli.trees.drawing.drawing import Span
+from probtrans_cli.trees.drawing import Span
 
 GRID, FED_BACK = "grid", "fed_back"
 BIASES = (0.0, -0.5, -1.0, -1.5, -2.0, -2.5, -3.0, -4.0, 0.5)

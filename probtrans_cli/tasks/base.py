@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from probtrans_cli.data.codecs.entities import located_span
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.entities import located_span
 from probtrans_cli.data.sentence import Sentence as RawSentence
 from probtrans_cli.data.sentence import character_spans
 from probtrans_cli.data.vocabularies.base import Vocabulary
@@ -32,7 +32,7 @@ from probtrans_cli.models.outputs import LinearOutput, OutputLayer
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.batch import UNLEARNED, Batch, collate
 from probtrans_cli.trees.best import Trees
-from probtrans_cli.trees.drawing.drawing import Arc, Span, probability_text
+from probtrans_cli.trees.drawing import Arc, Span, probability_text
 
 Prediction = Mapping[str, Any]
 """What a task says of one sentence, by the names that a line of JSON gives it; numbers, texts, lists and mappings."""

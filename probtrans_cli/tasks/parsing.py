@@ -51,7 +51,7 @@ from probtrans_cli.tasks.parts import Part, Parts
 from probtrans_cli.tasks.tagging import WordTagging
 from probtrans_cli.trees.best import Trees
 from probtrans_cli.trees.decode import Method, decode, levelled
-from probtrans_cli.trees.drawing.drawing import Arc
+from probtrans_cli.trees.drawing import Arc
 
 _ROOT, _MISSING, _PARENTS = "root", "_", "parents"
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, graph_labels, graph_record, logical_form
+from probtrans_cli.data.logical_forms import NONE, GraphLabels, graph_labels, graph_record, logical_form
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.arithmetic import Values
 from probtrans_cli.models.base import Encoder, Outputs

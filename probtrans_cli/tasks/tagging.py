@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.entities import (
+from probtrans_cli.data.entities import (
     TAG_END,
     Scheme,
     compare,
@@ -51,7 +51,7 @@ from probtrans_cli.tasks.base import (
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
-from probtrans_cli.trees.drawing.drawing import Span
+from probtrans_cli.trees.drawing import Span
 
 COLUMNS_OF_TAGS = ("upos", "xpos", "feats")
 """Columns of CoNLL-U that can be learned, and in which a tag is written."""

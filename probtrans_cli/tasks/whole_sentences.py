@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probtrans_cli.data.codecs.logical_forms import BETWEEN_LABELS, parent_by_category, places_of_kinds
+from probtrans_cli.data.logical_forms import BETWEEN_LABELS, parent_by_category, places_of_kinds
 
 LONGEST = 256  # words of the longest sentence that is solved; the longest of COGS has 61
 _ROUNDS = 100  # of solving, each with rows for more arcs that cross; no sentence of COGS needs ten

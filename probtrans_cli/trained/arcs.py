@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.data.processes import ALONE, Ranks
 from probtrans_cli.models.base import Outputs, Wants
 from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.tasks.base import Prediction, without_members

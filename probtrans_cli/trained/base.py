@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from probtrans_cli import checkpoint, console, models, tasks
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.data.processes import ALONE, Ranks
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary

@@ -12,7 +12,7 @@ import torch
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.data.processes import ALONE, Ranks
 from probtrans_cli.models.base import Encoded, Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.training import Eval

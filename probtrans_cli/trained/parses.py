@@ -22,7 +22,7 @@ from probtrans_cli.trained.predictions import Reader, require_alternatives
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor_of
 from probtrans_cli.trained.several import SentenceTrees, Tree, random_of
 from probtrans_cli.trees.best import Trees
-from probtrans_cli.trees.drawing.drawing import EveryTree, arc_probabilities, reads_right_to_left, tree_record
+from probtrans_cli.trees.drawing import EveryTree, arc_probabilities, reads_right_to_left, tree_record
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 
 MISC = {"LatentLabelEntropy": "latent_label_entropy", "HeadEntropy": "head_entropy"}

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore, rendezvous  # type: ignore[attr-defined]
 
 from probtrans_cli import console
-from probtrans_cli.data.ranks import Ranks
+from probtrans_cli.data.processes import Ranks
 from probtrans_cli.errors import LostError, OutOfMemoryError, ProbtransError, ToldElsewhereError, UsageError
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.training.watch import TOLD, Fault, Launched, Watch

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from probtrans_cli import checkpoint, console
 from probtrans_cli.data.corpus.prepared import Prepared
-from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.data.processes import ALONE, Ranks
 from probtrans_cli.errors import CheckpointError, DataError, InterruptedTrainingError, NotFiniteError, StoppedError
 from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
@@ -48,7 +48,6 @@ from probtrans_cli.training.coordinates import Sizes, coordinates
 from probtrans_cli.training.plan import Ahead, Plan, State, in_turn
 from probtrans_cli.training.run_folder import Metrics
 from probtrans_cli.training.start_from import start_from
-from probtrans_cli.training.stopping import StopRequest, stop_signals
 from probtrans_cli.training.update import (
     Divergence,
     Draws,
@@ -60,6 +59,7 @@ from probtrans_cli.training.update import (
     loss_of,
     replicated,
 )
+from probtrans_cli.training.watch import StopRequest, stop_signals
 
 
 class Trainer:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ConfigDict
 
 from probtrans_cli.data.corpus.batches import plan
-from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.data.processes import ALONE, Ranks
 from probtrans_cli.recipe.schema import Recipe
 
 AHEAD = 2  # batches that are made, or being made, before they are needed

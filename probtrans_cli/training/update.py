@@ -31,7 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.ranks import Ranks
+from probtrans_cli.data.processes import Ranks
 from probtrans_cli.errors import OutOfMemoryError
 from probtrans_cli.models.base import Encoded, Encoder, Inputs, Iterations, Outputs, Wants, Words
 from probtrans_cli.models.bayesian import weights

@@ -1,4 +1,4 @@
-"""A process among several: which one it is, and a thread that notices when another one is lost. Imports no torch.
+"""A process among several: which one it is, a thread that notices when another one is lost, and signals. No torch.
 
 The launcher says in the environment which of how many a process is, and where they meet. A process that dies or hangs
 leaves the others waiting. Whoever waits too long, or loses a connection, calls the roll through the store. The threads
@@ -8,23 +8,27 @@ all of them end.
 
 There is one voice in the same way: a process that ends with an error says so in the store first, and only the first one
 prints its error.
+
+Signals that ask a training to save and stop are here, too: SIGTERM, SIGUSR1, SIGHUP, SIGQUIT, Ctrl-C.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
+from types import FrameType
 from typing import Any, NoReturn
 
-from probtrans_cli.errors import LostError, ProbtransError, UsageError
+from probtrans_cli.errors import LostError, ProbtransError, StoppedError, UsageError
 from probtrans_cli.text import from_json, harmless, printable
 
 LARGEST_WORLD = 2**20
@@ -276,3 +280,68 @@ def _let_it_speak() -> None:
     """Under `torchrun`, which sends signals to all once a process ends, wait until the one voice has spoken."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         time.sleep(SPEAKING)
+
+
+# --- signals ----------------------------------------------------------------------------------------------------------
+
+NUMBERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
+
+
+class StopRequest:
+    """The signal that asked to stop; 0 = none. A second one acts as usual.
+
+    ``several``: of several processes it is ignored: a scheduler and a launcher may both send one.
+    """
+
+    def __init__(self, notify: Callable[[], None], *, several: bool) -> None:
+        self.signal = 0
+        self.notify, self.several = notify, several
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Remember the signal, and let the next one act as usual."""
+        del frame
+        self.signal = number
+        self.notify()
+        if not self.several:
+            signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+
+
+@contextmanager
+def stop_signals(notify: Callable[[], None] = lambda: None, *, several: bool = False) -> Iterator[StopRequest]:
+    """Within: the signals ask the loop to save and stop after the current update; ``notify`` is called with each."""
+    request = StopRequest(notify, several=several)
+    with _handled(_heeded(NUMBERS), request.handle):
+        yield request
+
+
+@contextmanager
+def stopped_at_once(moment: str, hint: str, *, several: bool = False) -> Iterator[None]:
+    """Within: a signal ends the work, as there is nothing to save first. Ctrl-C does so anyway."""
+    if current_thread() is not main_thread():  # only that one receives signals
+        yield
+        return
+    heeded = _heeded([number for number in NUMBERS if number != signal.SIGINT])
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del frame
+        for later in heeded:
+            signal.signal(later, signal.SIG_IGN if several else signal.SIG_DFL)
+        raise StoppedError(f"stopped by {signal.Signals(number).name} {moment}", hint=hint)
+
+    with _handled(heeded, handle):
+        yield
+
+
+def _heeded(numbers: Sequence[int]) -> list[int]:
+    """Leave out ignored signals: `nohup` ignores SIGHUP, and a shell Ctrl-C for what it runs in the background."""
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+@contextmanager
+def _handled(numbers: Sequence[int], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = [signal.signal(number, handle) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from probtrans_cli.data.codecs.entities import compare, scores_of
+from probtrans_cli.data.entities import compare, scores_of
 from probtrans_cli.data.files import find
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.recipe.source import load_recipe

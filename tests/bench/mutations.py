@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation("models/bayesian/moments.py", "(1 - 1 / d) * mean_v", "mean_v", "tests/models/test_bayesian_moments.py"),
     Mutation(
-        "training/ivon.py",
+        "training/optim.py",
         "0.5 * (1 - beta2) ** 2",
         "0.5 * (1 - beta2)",
         "tests/training/test_ivon_runs.py tests/training/test_optim.py",
@@ -114,7 +114,7 @@ MUTATIONS = (
         "tests/data/test_store.py tests/trees/test_score.py",
     ),
     Mutation(
-        "data/codecs/entities.py",
+        "data/entities.py",
         "[rules.inside] * (end - start - 2)",
         "[rules.inside] * (end - start - 1)",
         "tests/data/test_entities.py",

@@ -12,7 +12,7 @@ from run_of_every_task import OVERRIDES, SENTENCE
 from support import assert_near
 
 import probtrans_cli
-from probtrans_cli.trained.arrow import SCHEMA, record_batch, records
+from probtrans_cli.trained.model import SCHEMA, record_batch, records
 
 TEXTS = ["two cheap farmers and goats fold", "", "Ann flew to Oslo ."]
 

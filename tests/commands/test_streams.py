@@ -13,7 +13,7 @@ import pytest
 from support import Forks, Invoke
 
 from probtrans_cli import atomic
-from probtrans_cli.training.stopping import NUMBERS, stop_signals
+from probtrans_cli.training.watch import NUMBERS, stop_signals
 
 VERBS = [
     "--version", "parse --help", "--schema", "prepare tiny.yaml", "train tiny.yaml --print",

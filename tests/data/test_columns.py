@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import real_data
 from tags import convert, spans
 
-from probtrans_cli.data.codecs.entities import Scheme, detect
+from probtrans_cli.data.entities import Scheme, detect
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.columns import read_rows
 from probtrans_cli.errors import DataError

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tags import convert, problems, spans
 
-from probtrans_cli.data.codecs.entities import (
+from probtrans_cli.data.entities import (
     MisfitError,
     Scheme,
     Span,

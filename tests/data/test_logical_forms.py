@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import real_data, seeded
 
-from probtrans_cli.data.codecs.logical_forms import (
+from probtrans_cli.data.files import open_lines
+from probtrans_cli.data.logical_forms import (
     CATEGORIES,
     NOUN_TYPES,
     ROLES,
@@ -27,7 +28,6 @@ from probtrans_cli.data.codecs.logical_forms import (
     parents_by_category,
     places_of_kinds,
 )
-from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.cogs import Example, read_cogs, read_seqtag
 from probtrans_cli.errors import DataError
 

@@ -22,7 +22,7 @@ from support import Invoke, real_data
 
 from probtrans_cli.cli import application
 from probtrans_cli.commands.parse import ParseRequest
-from probtrans_cli.data.codecs.entities import may_follow
+from probtrans_cli.data.entities import may_follow
 from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.export import answers as module
 from probtrans_cli.export.answers import Answers, RefusedError, best_valid

@@ -132,8 +132,8 @@ def start(
 def _child(
     arguments: Sequence[str], folder: Path, streams: Path, kill: Signal | None, function: Function | None, delay: float
 ) -> int:
+    from probtrans_cli import console
     from probtrans_cli.__main__ import main
-    from probtrans_cli.cli import streams as streams_of_the_process
 
     os.chdir(folder)
     for number, name, mode in ((0, "in", os.O_RDONLY), (1, "out", os.O_WRONLY), (2, "err", os.O_WRONLY)):
@@ -148,7 +148,7 @@ def _child(
     sys.argv = ["probtrans", *arguments]
     time.sleep(delay)
     if function is not None:
-        streams_of_the_process.set_up()
+        console.set_up()
         return function()
     count = 0
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from probtrans_cli.models.bayesian.together import Together
+from probtrans_cli.models.bayesian.state import Together
 
 N, D, F, ROWS = 3, 5, 8, 4
 NEAR: dict[str, Any] = {"rtol": 0.0, "atol": 1e-9}

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli import models
-from probtrans_cli.data.codecs.entities import entity_scores, read_spans
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.entities import entity_scores, read_spans
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import PAD

@@ -14,8 +14,8 @@ from small_tasks import encode, evaluation, loss_of
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, logical_form
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.logical_forms import NONE, GraphLabels, logical_form
 from probtrans_cli.data.readers.cogs import CASES, Example, read_cogs, read_semantic
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary

@@ -9,7 +9,7 @@ import torch
 from tags import problems
 from torch import Tensor
 
-from probtrans_cli.data.codecs.entities import Scheme
+from probtrans_cli.data.entities import Scheme
 from probtrans_cli.tasks.tagging import allowed_by, best_valid
 
 NAMES: dict[Scheme, list[str]] = {

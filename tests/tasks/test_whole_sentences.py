@@ -9,8 +9,8 @@ import pytest
 from small_forms import BEYOND, LINES
 from support import real_data, seeded
 
-from probtrans_cli.data.codecs.logical_forms import frames_of_words, kinds_of_words, parent_by_category, places_of_kinds
 from probtrans_cli.data.files import open_lines
+from probtrans_cli.data.logical_forms import frames_of_words, kinds_of_words, parent_by_category, places_of_kinds
 from probtrans_cli.data.readers.cogs import Example, read_cogs
 from probtrans_cli.tasks.whole_sentences import COLUMNS, LONGEST, WholeSentences
 

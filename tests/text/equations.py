@@ -27,13 +27,13 @@ SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "Heads before anything is learned": [("models.probabilistic.head_bias", ()), ("statistics.word_order", ())],
     "The transformer": [("models.transformer", ())],
     "One encoder upon another": [("models.stacked", ())],
-    "Uncertain weights": [("models.bayesian.weights", ("kl",)), ("training.ivon", ())],
+    "Uncertain weights": [("models.bayesian.weights", ("kl",)), ("training.optim", ("IVON",))],
     "Moments in one pass": [
         ("models.bayesian.moments", ()),
         ("models.bayesian.state", ("linear", "add")),
         ("models.bayesian.attention", ("attention", "Distances")),
         ("models.bayesian.moments", ("layer_norm", "relu", "gelu", "by_points", "mean_over_words")),
-        ("models.bayesian.together", ()),
+        ("models.bayesian.state", ("Together",)),
     ],
     "From uncertain scores to probabilities": [
         ("models.bayesian.readout", ("predictive", "mixture", "with_expected_loss")),

@@ -24,7 +24,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.reports.scores import evaluation_report
 from probtrans_cli.trained import latent_labels as labels
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing
+from probtrans_cli.trees.drawing import Arc, Drawing
 from probtrans_cli.trees.drawing.svg import svg
 from probtrans_cli.trees.drawing.terminal import terminal
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from probtrans_cli.recipe.schema import Optim
 from probtrans_cli.training import optim
-from probtrans_cli.training.ivon import IVON
-from probtrans_cli.training.optim import uncompiled
+from probtrans_cli.training.optim import IVON, uncompiled
 
 
 def rates(schedule: dict[str, object]) -> list[float]:
@@ -239,7 +238,7 @@ def test_a_training_does_not_load_the_compiler() -> None:
     program = f"""
 import sys
 import torch
-from probtrans_cli.training.ivon import IVON
+from probtrans_cli.training.optim import IVON
 from probtrans_cli.training.optim import uncompiled
 
 weight = torch.nn.Parameter(torch.ones(3))

@@ -14,7 +14,7 @@ from support import workplace
 
 from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
-from probtrans_cli.data.ranks import Ranks
+from probtrans_cli.data.processes import Ranks
 from probtrans_cli.errors import OutOfMemoryError, StoppedError
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training import plan

@@ -19,7 +19,7 @@ from probtrans_cli import checkpoint
 from probtrans_cli.folders import lock
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
-from probtrans_cli.training.stopping import StopRequest
+from probtrans_cli.training.watch import StopRequest
 
 TURNS = 1
 ENDLESS = ("train.epochs=1000000", "save.every_steps=1")

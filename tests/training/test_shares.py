@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from probtrans_cli.commands.train import TrainRequest, arguments_of
-from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.data.processes import ALONE, Ranks
 from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks.base import Counts
 from probtrans_cli.trained.machine import mixed_seed

@@ -11,7 +11,7 @@ import pytest
 from test_draw import drawing
 
 from probtrans_cli.text import columns
-from probtrans_cli.trees.drawing.drawing import Drawing, Span, displacy_line
+from probtrans_cli.trees.drawing import Drawing, Span, displacy_line
 from probtrans_cli.trees.drawing.latex import latex
 from probtrans_cli.trees.drawing.svg import BAR, bar_colours, svg
 from probtrans_cli.trees.drawing.terminal import terminal

@@ -10,7 +10,7 @@ import pytest
 from hostile import HOSTILE
 from test_draw import drawing
 
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing, displacy_line
+from probtrans_cli.trees.drawing import Arc, Drawing, displacy_line
 
 
 def test_a_sentence() -> None:

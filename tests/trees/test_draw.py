@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probtrans_cli.text import columns, json_line, rounded, visible
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing, Layout, tree_record
+from probtrans_cli.trees.drawing import Arc, Drawing, Layout, tree_record
 from probtrans_cli.trees.drawing.svg import svg
 from probtrans_cli.trees.drawing.terminal import terminal
 

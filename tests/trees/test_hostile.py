@@ -18,7 +18,7 @@ from test_page import analysis
 from probtrans_cli.data.readers.conllu import annotated, read_conllu
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.text import json_line
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing, displacy_line, tree_record
+from probtrans_cli.trees.drawing import Arc, Drawing, displacy_line, tree_record
 from probtrans_cli.trees.drawing.html import page
 from probtrans_cli.trees.drawing.latex import latex
 from probtrans_cli.trees.drawing.svg import svg

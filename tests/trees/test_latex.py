@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_draw import FOX, drawing
 
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing
+from probtrans_cli.trees.drawing import Arc, Drawing
 from probtrans_cli.trees.drawing.latex import LATIN, PREAMBLE, latex
 
 GOLDEN = Path(__file__).parent / "golden"

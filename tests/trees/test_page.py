@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hostile import HOSTILE
 
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing, EveryTree, arc_probabilities
+from probtrans_cli.trees.drawing import Arc, Drawing, EveryTree, arc_probabilities
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS, page
 from probtrans_cli.trees.drawing.svg import COLOURS, svg
 

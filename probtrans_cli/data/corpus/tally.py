@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any
 
-from probtrans_cli.data.codecs.entities import TAG_END
+from probtrans_cli.data.entities import TAG_END
 from probtrans_cli.data.readers.conllu import UNKNOWN
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.sentence import Sentence, TagFault

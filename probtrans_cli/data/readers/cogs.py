@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from probtrans_cli.data.codecs.logical_forms import (
+from probtrans_cli.data.logical_forms import (
     CATEGORIES,
     NONE,
     NOUN_TYPES,

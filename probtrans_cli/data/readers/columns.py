@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from probtrans_cli.data.codecs.entities import (
+from probtrans_cli.data.entities import (
     TAG_END,
     MisfitError,
     Scheme,

@@ -13,7 +13,7 @@ scores of words, but the variance of a mean over words is then several times too
 such states; mean and variance of ReLU), others of second order. ``resc(T; new, old)_ab = T_ab √(new_a new_b / (old_a
 old_b))`` is T where the sums of variances of the words have become others. The state and linear layers are in
 ``state.py``, attention in ``attention.py``; what an output layer reads, whose features do vary together, is in
-``together.py``.
+``state.Together``.
 
 symbol   code            shape           meaning
 M        mean            [*b, n, d]      of the features of the words

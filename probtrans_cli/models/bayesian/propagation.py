@@ -15,7 +15,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.models.arithmetic import Arithmetic, At, select
 from probtrans_cli.models.bayesian import moments
 from probtrans_cli.models.bayesian.moments import Distances, State
-from probtrans_cli.models.bayesian.together import Together
+from probtrans_cli.models.bayesian.state import Together
 from probtrans_cli.models.bayesian.weights import posterior_of
 
 Kind = Literal["kronecker", "diagonal"]

@@ -1,7 +1,7 @@
-"""Named entities of any system against gold ones: precision, recall and F1, see ``data/codecs/entities.py``.
+"""Named entities of any system against gold ones: precision, recall and F1, see ``data/entities.py``.
 
 The same scores as of a model: F1 with its 95 % interval over sentences, and the F1 of entities that are written as
-their scheme writes them. Each side is read in its own notation and scheme, see ``data/codecs/entities.py``;
+their scheme writes them. Each side is read in its own notation and scheme, see ``data/entities.py``;
 where the two sides differ in the scheme, tags are compared as those of iob2, and there is no strict F1, as it is about
 one scheme. A type without a letter, ``PERSON``, as some taggers write, is read as ``I-PERSON``.
 
@@ -19,7 +19,9 @@ import numpy as np
 
 from probtrans_cli import console
 from probtrans_cli.console import log
-from probtrans_cli.data.codecs.entities import (
+from probtrans_cli.data.corpus.store import is_punctuation
+from probtrans_cli.data.corpus.tally import Tally
+from probtrans_cli.data.entities import (
     NO_TYPE,
     Scheme,
     compare,
@@ -29,8 +31,6 @@ from probtrans_cli.data.codecs.entities import (
     scores_of,
     tags_of,
 )
-from probtrans_cli.data.corpus.store import is_punctuation
-from probtrans_cli.data.corpus.tally import Tally
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.readers.columns import OF_SCORE, Marked, read_entities

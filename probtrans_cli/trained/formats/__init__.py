@@ -36,7 +36,7 @@ class Format:
     refuses: Mapping[Option, Refusal] = field(default_factory=dict, kw_only=True)  # what it cannot show
     every_channel: bool = field(default=False, kw_only=True)
     """It always shows every channel and iteration: its function gets each sentence's
-    :class:`~probtrans_cli.trees.drawing.drawing.EveryTree`, not an ``Analysis`` for each channel."""
+    :class:`~probtrans_cli.trees.drawing.EveryTree`, not an ``Analysis`` for each channel."""
     colours: bool = field(default=False, kw_only=True)
     """It has colours where it is for a terminal, and shows nothing there that a text could order a terminal to do."""
     lists: bool = field(default=False, kw_only=True)

@@ -22,8 +22,8 @@ from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.formats import DisplayOptions
 from probtrans_cli.trained.latent_labels import as_notes
 from probtrans_cli.trained.parses import Analysis, Parser, no_gold
+from probtrans_cli.trees.drawing import Arc, Drawing, EveryTree, displacy_line, reads_right_to_left
 from probtrans_cli.trees.drawing import latex as latex_pictures
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing, EveryTree, displacy_line, reads_right_to_left
 from probtrans_cli.trees.drawing.html import page
 from probtrans_cli.trees.drawing.svg import svg as as_svg
 from probtrans_cli.trees.drawing.terminal import terminal

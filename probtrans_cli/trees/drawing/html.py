@@ -19,7 +19,7 @@ from string import Template
 import numpy as np
 
 from probtrans_cli.text import visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, EveryTree
+from probtrans_cli.trees.drawing import LONGEST_TITLE, EveryTree
 from probtrans_cli.trees.drawing.svg import (
     ARROW,
     BAR,

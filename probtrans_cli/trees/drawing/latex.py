@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Layout, Span, named_channels
+from probtrans_cli.trees.drawing import LONGEST_TITLE, Arc, Drawing, Layout, Span, named_channels
 from probtrans_cli.trees.drawing.svg import (
     COLOURS,
     DASHES,

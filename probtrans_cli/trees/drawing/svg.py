@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Layout, named_channels
+from probtrans_cli.trees.drawing import LONGEST_TITLE, Arc, Drawing, Layout, named_channels
 
 # Okabe and Ito's colours without yellow, told apart with any colour vision; black is for the mean.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B4B8A")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Layout, Span
+from probtrans_cli.trees.drawing import LONGEST_TITLE, Arc, Drawing, Layout, Span
 
 WIDTH_WITHOUT_TERMINAL = 100
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8

@@ -1,1 +1,0 @@
-"""From annotations to labels and back."""
