@@ -19,6 +19,21 @@ from probtrans_cli.errors import StoppedError
 from probtrans_cli.folders import lock
 from probtrans_cli.recipe import reference
 
+SIGNAL_AT_A_START = """
+import os, signal, subprocess
+if "RANK" in os.environ:
+    import time
+    time.sleep(100)
+else:
+    import torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler as handler
+    begin = handler.SubprocessHandler._popen
+    def begun(*arguments):
+        process = begin(*arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process
+    handler.SubprocessHandler._popen = begun
+"""
+
 SLOW = """
 import os, sys, time
 from pathlib import Path
@@ -117,3 +132,17 @@ def test_a_training_of_one_process(number: int, folder: Path, forks: Forks) -> N
 def test_a_training_of_two_processes(where: str, folder: Path, forks: Forks) -> None:
     """While the first one prepares, and before there is one that could tell."""
     training(folder, forks, where, "--nproc", "2")
+
+
+@pytest.mark.slow
+def test_a_process_that_is_just_being_started_is_ended(folder: Path) -> None:
+    """The launcher of torch does not know it yet: it would go on, and nobody who reads the streams would see an end."""
+    (folder / "slow").mkdir()
+    (folder / "slow/sitecustomize.py").write_text(SIGNAL_AT_A_START, "utf-8")
+    path = os.pathsep.join([str(folder / "slow"), environment()["PYTHONPATH"]])
+    command = [*COMMAND, "-q", "train", "tiny.yaml", *CHANGES, "--nproc", "2"]
+    ended = subprocess.run(
+        command, cwd=folder, env=environment(PYTHONPATH=path), capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 75
+    assert ended.stderr.startswith("error: stopped by SIGTERM while preparing")
