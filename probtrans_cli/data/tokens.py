@@ -8,7 +8,7 @@ Sentences end by rules for stops, abbreviations, initials, numbers, quotes and b
 space follows (in scripts without spaces, anything), and then something that can begin a sentence: a capital, a digit, a
 quote, a bracket, or a letter of a script that has no capitals. A full stop is doubted behind abbreviations, initials
 and numbers. The rules are made for English, and know abbreviations of German and of some Romance languages;
-`tests/data/test_sentence_ends.py` has a table of cases.
+`tests/data/test_tokens.py` has a table of cases.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ MUTATIONS = (
         "return float((below + below).sum() / (2 *",
         "tests/statistics/test_uncertainty.py",
     ),
-    Mutation("statistics/uncertainty.py", "sentences / (sentences - 1)", "1.0", "tests/statistics/test_intervals.py"),
+    Mutation("statistics/uncertainty.py", "sentences / (sentences - 1)", "1.0", "tests/statistics/test_uncertainty.py"),
     Mutation(
         "openie/scores.py",
         "if not right or len(predicted.arguments) < len(gold.arguments):",

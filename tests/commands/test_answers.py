@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 from run_of_every_task import OVERRIDES, SENTENCE, SHORT, rows
-from support import Invoke, assert_near_text, workplace
+from support import Invoke, assert_near, assert_near_text, workplace
 
+import probtrans_cli
 from probtrans_cli import load
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.text import json_line
 from probtrans_cli.trained.formats import FORMATS
+from probtrans_cli.trained.model import SCHEMA, record_batch, records
 
 
 def test_every_task_is_here() -> None:
@@ -287,3 +290,30 @@ def test_what_has_no_gold_has_no_predictions_beside_it(runs: Path, invoke: Invok
     ran = invoke("eval", str(runs / "runs/tagging"), str(runs / "dev.conllu"), "--predictions", "/no/such/folder")
     assert ran.code == 2
     assert "cannot be written" in ran.err
+
+
+TEXTS = ["two cheap farmers and goats fold", "", "Ann flew to Oslo ."]
+
+
+@pytest.mark.parametrize("task", OVERRIDES)
+def test_records_come_back(task: str, runs: Path, tmp_path: Path) -> None:
+    model = probtrans_cli.load(str(runs / "runs" / task), threads=1)
+    texts = [SENTENCE.get(task, TEXTS[0]), *TEXTS]
+    options: list[dict[str, Any]] = [{}, {"trees": False}, {"latent_labels": 2, "top": 2}]
+    if task in ("tagging", "ner", "classification", "mlm"):
+        options.append({"uncertainty": True})
+    for more in options:
+        said = [one.record() for one in model.analyze(texts, **more)]
+        plain = [{name: value for name, value in one.items() if value is not None} for one in said]
+        batches = list(model.analyze_arrow(texts, rows=3, **more))
+        assert [batch.num_rows for batch in batches] == [3, 1]
+        table = pa.Table.from_batches(batches, SCHEMA)
+        with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
+            writer.write_table(table)
+        with pa.memory_map(str(tmp_path / "a.arrow")) as file:
+            (read,) = pa.ipc.open_file(file).read_all().combine_chunks().to_batches()
+        assert_near(json.loads(json.dumps(list(records(read)))), json.loads(json.dumps(plain)), abs=2e-6)
+
+
+def test_no_analysis_has_the_columns_all_the_same() -> None:
+    assert record_batch([]).schema == SCHEMA
