@@ -51,12 +51,17 @@ def test_a_closed_stdin_is_reported_where_it_is_needed(copied: Path, forks: Fork
     assert ended.stdout.splitlines()[-2].count("\t") == 9
 
 
+def _read_a_line(path: Path) -> None:
+    with path.open() as file:
+        file.readline()
+
+
 @pytest.mark.parametrize("sink", ["/dev/full", "a reader that leaves", None])
 def test_a_training_goes_on_without_stderr(sink: str | None, fresh: Path, forks: Forks) -> None:
     streams = {"stderr": sink} if sink else {"stdin": None, "stderr": None}
     if sink == "a reader that leaves":
         os.mkfifo(fresh / sink)
-        Thread(target=lambda: (fresh / sink).open().readline(), daemon=True).start()
+        Thread(target=_read_a_line, args=(fresh / sink,), daemon=True).start()
     done = forks.run(["train", "tiny.yaml", "train.epochs=3", "--json"], fresh, streams=streams)
     assert done.code == 0, done.stdout
     assert json.loads(done.stdout)["name"] == "tiny", "the result alone"

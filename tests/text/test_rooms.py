@@ -75,6 +75,11 @@ def tree(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(path)))
+
+
+@cache
 def imports(path: Path) -> tuple[tuple[str, bool], ...]:
     """Every import of a file, with those inside functions and for types alone; and whether it is done at once."""
 
@@ -148,7 +153,7 @@ def sections() -> dict[str, str]:
     found = {}
     for name, path in MODULES.items():
         if name.startswith("recipe."):
-            for node in ast.walk(tree(path)):
+            for node in nodes(path):
                 if isinstance(node, ast.ClassDef) and any("kind" in ast.dump(one) for one in node.body):
                     found[node.name] = name
     return found
@@ -164,7 +169,7 @@ def test_nobody_asks_a_section_for_its_kind() -> None:
     known, asked = sections(), []
     assert {"ProbabilisticTransformer", "Tagging", "WordVocabulary", "PlateauSchedule"} <= set(known)
     for name, path in MODULES.items():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             called = isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass")
             if called or isinstance(node, ast.MatchClass):
                 looked_at = node.args[1] if isinstance(node, ast.Call) else node.cls
@@ -182,7 +187,7 @@ FILLERS = {"asked", "cues", "found", "given", "inner", "one", "other", "others",
 def bound_names() -> Iterator[tuple[str, str]]:
     """Every name that the package binds (functions, arguments, variables, attributes), and where."""
     for path in FILES:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             name = ""
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 name = node.name
