@@ -160,11 +160,7 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
         names = [row.name for row in FORMATS.values() if row.options == options]
         if data.format not in names and getattr(data, options) != Data.model_fields[options].default:
             yield ("data", options), f"for `data.format: {' or '.join(names)}` only: leave it out"
-    for name, section in (("table", data.table), ("jsonl", data.jsonl)):
-        if section.text == section.label:
-            yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
-        elif section.label is None and task.needs == "class":
-            yield ("data", name, "label"), f"found null, but `kind: {task.kind}` learns the labels"
+    yield from _labels_of_sentences(data, task)
     if task.needs_every_token and vocabulary.omits_words:
         yield ("data", "vocabulary", "punctuation"), f"`kind: {task.kind}` labels every token: leave this out"
     words = ("data", "grid", "extra_words")
@@ -182,6 +178,14 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
         yield ("data", "longest"), "documents have data.documents.max_length: leave this out"
     elif data.too_long != "error" and (reason := _undivided(data, task)):
         yield ("data", "too_long"), reason
+
+
+def _labels_of_sentences(data: Data, task: TaskSection) -> Iterator[Inconsistency]:
+    for name, section in (("table", data.table), ("jsonl", data.jsonl)):
+        if section.text == section.label:
+            yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
+        elif section.label is None and task.needs == "class":
+            yield ("data", name, "label"), f"found null, but `kind: {task.kind}` learns the labels"
 
 
 def _blocks(recipe: Recipe) -> Iterator[Inconsistency]:
