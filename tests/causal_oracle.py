@@ -60,7 +60,13 @@ def slot(
     t = len(prefix(1))
     weight, alpha, beta = section.resolved().message_weight, section.step_size, section.damping
     spherical = section.latent == "spherical"
-    mean = on_the_sphere if spherical else softmax
+    variable = [variable_of(section, c, h) for c in range(h)]
+    K, size = section.label_variables, d // section.label_variables
+
+    def by_variable(M: Row) -> Row:
+        return [x for k in range(K) for x in softmax(M[k * size : (k + 1) * size])]
+
+    mean = on_the_sphere if spherical else by_variable
     degrees, lambda_G = (rectified, 1.0) if kind == "rectified" else (softmax, weight.features or weight.heads)
     start = [unary[a] + (chain(potentials[0], prefix(1), a) if hidden else 0.0) for a in range(d)]
     M_Z = [x / weight.labels if spherical else x for x in start]
@@ -76,12 +82,20 @@ def slot(
         T = {j: p.T(t - j) for j in range(t)}
 
         def B_c(c: int, j: int, a: int, p: Any = p, q: Any = q, T: Any = T) -> float:
+            if a // size != variable[c]:
+                return 0.0
             if j < t:
                 return sum(q[j][b] * T[j][c][a][b] for b in range(d))
             return p.r[c][a] if j == t else p.B[c][j - t - 1][a]
 
         F = [[sum(Q_Z[a] * B_c(c, j, a) for a in range(d)) / weight.heads for j in range(columns)] for c in range(h)]
-        E = [[sum(Q_Z[a] * p.B[g][k][a] for a in range(d)) / lambda_G for k in range(features)] for g in range(second)]
+        E = [
+            [
+                sum(Q_Z[a] * p.B[g][k][a] for a in range(d) if second < h or a // size == variable[g]) / lambda_G
+                for k in range(features)
+            ]
+            for g in range(second)
+        ]
         M_H = damped(F, M_H, beta.heads)
         M_G = damped(E, M_G, beta.heads)
         new_H = stepped([softmax(row) for row in M_H], Q_H, alpha.heads)
@@ -90,7 +104,12 @@ def slot(
         G = [
             unary[a]
             + sum(heads[c][j] * B_c(c, j, a) for c in range(h) for j in range(columns))
-            + sum(chosen[g][k] * p.B[g][k][a] for g in range(second) for k in range(features))
+            + sum(
+                chosen[g][k] * p.B[g][k][a]
+                for g in range(second)
+                for k in range(features)
+                if second < h or a // size == variable[g]
+            )
             + chain(p, q, a)
             for a in range(d)
         ]
@@ -101,6 +120,10 @@ def slot(
         trace.scores.append(M_Z)
         trace.heads.append(Q_H)
     return trace
+
+
+def variable_of(section: ProbabilisticTransformer, channel: int, channels: int) -> int:
+    return channel * section.label_variables // channels
 
 
 def chain(p: Potentials, q: Sequence[Row], a: int) -> float:
@@ -129,9 +152,12 @@ def content(section: ProbabilisticTransformer, S: Sequence[Row], potentials: Seq
     return slots
 
 
-def enumerated(S: Sequence[Row], b: Row, q: Sequence[Row], p: Potentials, channels: int, kind: str | None) -> Row:
-    """Return ``p(w)`` of a hidden word, by a sum over all words, labels, heads and second heads; all weights are 1."""
-    d, t = len(S[0]), len(q)
+def enumerated(S: Sequence[Row], b: Row, q: Sequence[Row], p: Potentials, section: ProbabilisticTransformer) -> Row:
+    """Return ``p(w)`` of a hidden word, by a sum over all words, labels of each variable, heads and second heads; all
+    weights are 1."""
+    d, t, channels, K = len(S[0]), len(q), section.channels, section.label_variables
+    kind = section.globals.kind if section.globals else None
+    values = [range(k * d // K, (k + 1) * d // K) for k in range(K)]
     m = len(p.B[0]) if kind else 0
     columns = t + 1 + (m if kind == "all-dep" else 0)
     second = {"dep-split": channels, "single-split": 1}.get(kind or "", 0)
@@ -139,16 +165,17 @@ def enumerated(S: Sequence[Row], b: Row, q: Sequence[Row], p: Potentials, channe
     weights = []
     for w in range(len(S)):
         total = 0.0
-        for a in range(d):
+        for labels in itertools.product(*values):
+            label_of = [labels[variable_of(section, c, channels)] for c in range(channels)]
             for heads in itertools.product(range(columns), repeat=channels):
                 for chosen in itertools.product(range(m), repeat=second):
-                    score = b[w] + S[w][a] + chain(p, q, a)
-                    for c, j in enumerate(heads):
+                    score = b[w] + sum(S[w][a] + chain(p, q, a) for a in labels)
+                    for c, (j, a) in enumerate(zip(heads, label_of, strict=True)):
                         if j < t:
                             score += sum(q[j][e] * T[j][c][a][e] for e in range(d))
                         else:
                             score += p.r[c][a] if j == t else p.B[c][j - t - 1][a]
-                    score += sum(p.B[g][k][a] for g, k in enumerate(chosen))
+                    score += sum(p.B[g][k][label_of[g]] for g, k in enumerate(chosen))
                     total += math.exp(score)
         weights.append(total)
     return [weight / sum(weights) for weight in weights]

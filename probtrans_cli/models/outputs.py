@@ -229,14 +229,17 @@ class TiedOutput(TableOutput):
 
     impossible: Tensor
 
-    def __init__(self, words: int, probabilities: bool, *, gains: int = 0, never: Sequence[int] = ()) -> None:
+    def __init__(
+        self, words: int, probabilities: bool, *, variables: int = 1, gains: int = 0, never: Sequence[int] = ()
+    ) -> None:
         """``probabilities``: states are distributions of the label, whose logarithm is ``M_i`` up to a constant.
-        ``gains``: of how many labels; 0 = there are none. ``never``: ids without a probability."""
+        ``variables``: of how many labels, each summed out. ``gains``: of how many values; 0 = there are none.
+        ``never``: ids without a probability."""
         super().__init__()
         self.gains = nn.Parameter(torch.ones(gains)) if gains else None
         self.bias = nn.Parameter(torch.zeros(words))
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
-        self.probabilities = probabilities
+        self.probabilities, self.variables = probabilities, variables
 
     def forward(
         self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
@@ -249,13 +252,19 @@ class TiedOutput(TableOutput):
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
         table = _rows(table if self.gains is None else table * self.gains, candidates)
         with torch.autocast(states.device.type, enabled=False):
-            # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
-            # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
-            highest = table.detach().amax(0)
-            reached = states + highest
-            best = reached.detach().amax(-1, keepdim=True)
-            shares = (reached - best).exp() @ (table - highest).exp().T
-            return (shares + _LEAST).log() + best + _rows(self.bias + self.impossible, candidates)
+            blocks = [part.chunk(self.variables, -1) for part in (states, table)]
+            first, *rest = (_labels_summed_out(*block) for block in zip(*blocks, strict=True))
+            return sum(rest, first) + _rows(self.bias + self.impossible, candidates)
+
+
+def _labels_summed_out(states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "*m v"]:
+    # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
+    # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
+    highest = table.detach().amax(0)
+    reached = states + highest
+    best = reached.detach().amax(-1, keepdim=True)
+    shares = (reached - best).exp() @ (table - highest).exp().T
+    return (shares + _LEAST).log() + best
 
 
 class TiedLinear(TableOutput):
@@ -422,7 +431,8 @@ def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> 
     gains = encoder.facts.width if encoder.facts.has_gains else 0
     if encoder.facts.has_latent_labels:
         section: Any = encoder.section
-        return TiedOutput(words, probabilities=section.output == "probabilities", gains=gains, never=never)
+        probabilities, variables = section.output == "probabilities", encoder.facts.label_variables
+        return TiedOutput(words, probabilities, variables=variables, gains=gains, never=never)
     mean, scale = encoder.latent_mean, encoder.logit_scale
     if mean is None:
         return TiedLinear(words, never=never, scale=scale)

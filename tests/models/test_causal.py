@@ -14,7 +14,7 @@ from torch import Tensor
 from probtrans_cli import models
 from probtrans_cli.models.base import Inputs, Readout, Wants, Words
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import TiedLinear, TiedMean, TiedOutput
+from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedLinear, TiedMean
 from probtrans_cli.models.probabilistic import crf
 from probtrans_cli.models.probabilistic.causal import Slots
 from probtrans_cli.models.probabilistic.inference import Sentences
@@ -37,6 +37,13 @@ OTHERS: list[dict[str, Any]] = [
     {"globals": {"kind": "rectified", "features": 3}, "latent": "spherical", "gains": True, "chain": True},
     {"damping": {"labels": 0.3, "heads": 0.2}, "content": "serial"},
     {"readout_potentials": 2, "chain": True, "globals": {"kind": "rectified", "features": 9}},
+]
+SEVERAL: dict[str, Any] = {"label_variables": 2, "labels": 6, "channels": 4}
+OF_SEVERAL: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (kind, {**others, **SEVERAL})
+    for kind in KINDS
+    for others in OTHERS
+    if kind["decomposition"]["kind"] != "uvw" and others.get("latent") != "spherical"
 ]
 
 
@@ -69,12 +76,12 @@ def potentials(model: Any, *, readout: bool = False) -> list[Potentials]:
     return rows
 
 
-@pytest.mark.parametrize(("kind", "others"), [*itertools.product(KINDS, OTHERS)], ids=str)
+@pytest.mark.parametrize(("kind", "others"), [*itertools.product(KINDS, OTHERS), *OF_SEVERAL], ids=str)
 def test_content_and_readout_are_those_of_loops(kind: dict[str, Any], others: dict[str, Any]) -> None:
     options = kind | others
     model, generator = encoder(**options), torch.Generator().manual_seed(1)
-    unary = torch.randn(4, 3, generator=generator).double()
-    prior = torch.randn(3, generator=generator).double()
+    unary = torch.randn(4, model.section.labels, generator=generator).double()
+    prior = torch.randn(model.section.labels, generator=generator).double()
     mask = torch.ones(1, 4, dtype=torch.bool)
     read = model(Words(unary[None], mask), arcs=True)
     hidden = model(Words(unary[None], mask, readout=Readout(3, prior))).states[0]
@@ -93,14 +100,23 @@ def test_content_and_readout_are_those_of_loops(kind: dict[str, Any], others: di
         assert hidden[t].tolist() == pytest.approx(loops.scores[-1], **close)
 
 
-@pytest.mark.parametrize("kind", KINDS[:5], ids=str)
-@pytest.mark.parametrize("of", [None, "all-dep", "dep-split", "single-split"])
-def test_the_exact_readout_is_that_of_enumeration(kind: dict[str, Any], of: str | None) -> None:
+@pytest.mark.parametrize(
+    ("kind", "of", "variables"),
+    [
+        *itertools.product(KINDS[:5], [None, "all-dep", "dep-split", "single-split"], [1]),
+        *itertools.product([KINDS[0], KINDS[2], KINDS[4]], [None, "all-dep", "dep-split"], [2]),
+        (KINDS[1], None, 4),
+    ],
+    ids=str,
+)
+def test_the_exact_readout_is_that_of_enumeration(kind: dict[str, Any], of: str | None, variables: int) -> None:
     others: dict[str, Any] = {} if of is None else {"globals": {"kind": of, "features": 2}}
+    if variables > 1:
+        others |= {"label_variables": variables, "labels": 2 * variables, "channels": variables}
     model = encoder(**kind, **others, chain=True, message_weight={"labels": 1.0, "heads": 1.0}, readout_potentials=1)
-    output = TiedOutput(4, probabilities=False).double()
+    output: Any = WORD_OUTPUTS["tied"](model, 4, (), tied=True).double()
     torch.nn.init.normal_(output.bias)
-    S = torch.randn(4, 3).double()
+    S = torch.randn(4, model.section.labels).double()
     ids, mask = torch.tensor([[1, 3, 0, 2]]), torch.ones(1, 4, dtype=torch.bool)
     log_mu = model(Words(S[ids], mask, readout=Readout(None))).states[0]
     p = output(log_mu, S).softmax(-1)
@@ -108,7 +124,7 @@ def test_the_exact_readout_is_that_of_enumeration(kind: dict[str, Any], of: str 
     slots = content(model.section, S[ids][0].tolist(), potentials(model))
     for t in range(4):
         q = [before.labels[-1] for before in slots[:t]]
-        expected = enumerated(S.tolist(), output.bias.tolist(), q, of_readout, 2, of)
+        expected = enumerated(S.tolist(), output.bias.tolist(), q, of_readout, model.section)
         assert p[t].tolist() == pytest.approx(expected, rel=1e-12)
 
 
@@ -145,8 +161,9 @@ def predictions(network: Any, ids: Tensor, mask: Tensor, rounds: int | None = 2)
 
 def networks() -> list[Any]:
     """Return networks of every kind, with vectors of words that differ."""
+    several = [{**kind, **others} for kind, others in OF_SEVERAL[:: len(OTHERS)]]
     found = []
-    for number, options in enumerate([KINDS[1], KINDS[5], *({**KINDS[3], **others} for others in OTHERS)]):
+    for number, options in enumerate([KINDS[1], KINDS[5], *({**KINDS[3], **others} for others in OTHERS), *several]):
         model = encoder(seed=number, **options)
         found.append(Network(9, model, lambda encoder: TiedMean(9, encoder.latent_mean)).double())  # type: ignore[arg-type]
     sizes = {"width": 8, "heads": 2, "inner": 8, "layers": 2, "dropout": 0.0, "embedding_dropout": 0.0}
@@ -178,12 +195,12 @@ def test_no_word_is_predicted_from_itself_or_later_ones_and_no_text_from_others(
 
 
 def test_fast_and_plain_messages_agree_and_every_parameter_learns() -> None:
-    for number, others in enumerate([*OTHERS, *OTHERS[:5]]):
-        kind = KINDS[number % len(KINDS)]
+    pairs = [(KINDS[number % len(KINDS)], others) for number, others in enumerate([*OTHERS, *OTHERS[:5]])]
+    for number, (kind, others) in enumerate([*pairs, *OF_SEVERAL[::3]]):
         fast, plain = (encoder(form, seed=number, **kind | others) for form in ("fast", "plain"))
         plain.load_state_dict(fast.state_dict())
         mask = torch.arange(5) < torch.tensor([[5], [3]])
-        unary, prior = torch.randn(2, 5, 3).double(), torch.randn(3).double()
+        unary, prior = torch.randn(2, 5, d := fast.section.labels).double(), torch.randn(d).double()
         states, gradients = [], []
         for model in (fast, plain):
             state = model(Words(unary, mask, readout=Readout(2, prior))).states
@@ -210,11 +227,13 @@ def test_derivatives_by_autograd_are_those_of_torch_func(
     assert model.check_forms() is None
 
 
-@pytest.mark.parametrize(("kind", "others"), [*itertools.product(KINDS, OTHERS)], ids=str)
+@pytest.mark.parametrize(("kind", "others"), [*itertools.product(KINDS, OTHERS), *OF_SEVERAL[::4]], ids=str)
 def test_word_by_word_is_what_reading_again_gives(kind: dict[str, Any], others: dict[str, Any]) -> None:
     model = encoder(**kind, **others)
     exact = kind["decomposition"]["kind"] != "rotary" and "latent" not in others
-    _compare_with_memory(model, [Readout(2, torch.randn(3).double()), *([Readout(None)] if exact else [])])
+    _compare_with_memory(
+        model, [Readout(2, torch.randn(model.section.labels).double()), *([Readout(None)] if exact else [])]
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,7 +258,7 @@ def test_a_transformer_word_by_word_is_what_reading_again_gives(options: dict[st
 
 @torch.no_grad()
 def _compare_with_memory(model: Any, readouts: list[Readout]) -> None:
-    unary, mask = torch.randn(2, 6, 3).double(), torch.ones(2, 6, dtype=torch.bool)
+    unary, mask = torch.randn(2, 6, model.facts.width).double(), torch.ones(2, 6, dtype=torch.bool)
     expected = [model(Words(unary, mask, readout=readout)).states for readout in readouts]
     memory: Any = ()
     for t in range(6):
@@ -265,17 +284,17 @@ def test_gradients_go_through_the_prefix() -> None:
 
 
 def test_updates_of_a_slot_never_raise_its_free_energy() -> None:
-    for number, others in enumerate(OTHERS[:5]):
+    for number, others in enumerate([*OTHERS[:5], *({**others, **SEVERAL} for others in OTHERS[:3])]):
         options: dict[str, Any] = {
-            **KINDS[number],
+            **KINDS[number % 3],
             **others,
             "step_size": {},
             "damping": {},
             "schedule": "asynchronous",
         }
         model = encoder("plain", seed=number, **options)
-        mask, unary = torch.ones(1, 5, dtype=torch.bool), torch.randn(1, 5, 3).double()
-        prefix = torch.randn(1, 5, 3).double().softmax(-1)
+        mask, unary = torch.ones(1, 5, dtype=torch.bool), torch.randn(1, 5, model.section.labels).double()
+        prefix = model.latent_mean(torch.randn(1, 5, model.section.labels).double())
         slots = Slots(Sentences(unary, mask), model.factors()[:1], model.inference, prefix=prefix)
         slots.Q = slots.Q._replace(prefix=prefix)
         energies = [float(slots.energy(slots.Q).detach())]
@@ -297,6 +316,11 @@ def test_updates_of_a_slot_never_raise_its_free_energy() -> None:
         ({"causal": False, "chain": True}, "chain"),
         ({"causal": False, "content": "serial"}, "content"),
         ({"causal": False, "readout_potentials": 1}, "readout_potentials"),
+        ({"causal": False, "label_variables": 3}, "label_variables"),
+        ({"label_variables": 2}, "3 labels"),
+        ({"label_variables": 3}, "2 channels"),
+        ({**SEVERAL, "latent": "spherical"}, "latent"),
+        ({**SEVERAL, **KINDS[3]}, "decomposition"),
     ],
 )
 def test_what_looks_at_later_words_is_refused_by_name(options: dict[str, Any], key: str) -> None:

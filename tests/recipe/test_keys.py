@@ -20,7 +20,7 @@ KEPT = {
     "BERT": """model.activation model.attention_dropout model.embedding_norm model.norm_eps model.pooler model.segments
         model.init_strict data.documents.seed data.documents.short task.pair_weight task.tie_decoder task.mlm.count
         task.mlm.dynamic task.mlm.eval_seed task.mlm.loss_positions task.mlm.never task.mlm.whole_word""",
-    "decoders of others": """task.score_first task.word_bias""",
+    "decoders of others": """model.label_variables task.score_first task.word_bias""",
     "the paper": """model.damping.heads model.globals.parameterization model.message_weight.features model.output
         model.root.decomposition.rank model.schedule model.symmetric model.tie_kv model.tie_qo optim.schedule.min_lr""",
     "distributions over weights": """model.bayes.family model.bayes.layers model.bayes.norms model.bayes.objective

@@ -25,6 +25,17 @@ The potentials are those of the last iteration, or each round has its own (``mod
     exact        log μ(a) = Σ_c LSE_j B[c,j,a] + C[a] q_{t-1}, and LSE_k of each second head (all weights λ are 1)
                  p(w) ∝ exp(b[w]) Σ_a exp(S[w,a] + log μ(a))
 
+With `model.label_variables` K, a word has K labels Z^1 .. Z^K in place of one, and each has d/K of the d values and
+1/K of the channels; the scores of a slot, and its exact readout, are
+
+    b[W] + Σ_k ( S[W,Z^k] + Σ_{c of k} B[c,H_c,Z^k] + C[Z^k] q_{t-1} )
+    p(w) ∝ exp(b[w]) Π_k Σ_{a of k} exp(S[w,a] + log μ(a))
+
+where q has the distributions of all K, one behind the other. So B[c,j,a] is 0 where the label a is not one of the
+channel's variable (:func:`spread`), and a label distribution is K of them: all else stands as above. Given the word,
+each variable and its heads are a tree of their own, so the exact readout is a product of K mixtures. Rectified and
+single-split global features read all K variables: mean field takes them, and the exact readout is refused.
+
 symbol   variable     shape           meaning
 q        prefix       [b, n, d]       label distributions (or means) of words as heads
 T        ternary      [γ+1, c, d, d]  bucket k is the distance k + 1, the last one all beyond; `rotary` has none
@@ -51,16 +62,17 @@ class RootColumn(Factor):
 
     has_root = True
 
-    def __init__(self, channels: int, labels: int, std: float = 1.0) -> None:
+    def __init__(self, channels: int, labels: int, std: float = 1.0, variables: int = 1) -> None:
         super().__init__()
-        self.r = nn.Parameter(torch.randn(channels, labels) * std)
+        self.variables = variables
+        self.r = nn.Parameter(torch.randn(channels, labels // variables) * std)
 
     def dense(self) -> Float[Tensor, "c a"]:
         """Return ``r``."""
-        return self.r
+        return spread(self.r[:, None], self.variables)[:, 0]
 
     def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
-        return torch.einsum("bci,bia,ca->b", Q.root_heads, Q.labels, self.r)
+        return torch.einsum("bci,bia,ca->b", Q.root_heads, Q.labels, self.dense())
 
 
 class Chain(Factor):
@@ -155,7 +167,7 @@ def log_messages(prefix: Float[Tensor, "b n d"], factors: Sequence[Factor]) -> F
             far = shifted(scores[:, :, gamma].logcumsumexp(1), gamma + 1, -torch.inf)
             candidates += [*near, far]
         elif isinstance(factor, RootColumn):
-            candidates.append(factor.r.expand(b, n, -1, -1))
+            candidates.append(factor.dense().expand(b, n, -1, -1))
         elif isinstance(factor, Globals):
             scores = factor.dense().logsumexp(1)
             if factor.second_heads is None:
@@ -165,6 +177,17 @@ def log_messages(prefix: Float[Tensor, "b n d"], factors: Sequence[Factor]) -> F
         elif isinstance(factor, Chain):
             messages.append(factor.message(prefix))
     return sum(messages, torch.stack(candidates).logsumexp(0).sum(2))
+
+
+def spread(scores: Float[Tensor, "*k c r e"], variables: int) -> Float[Tensor, "*k c r d"]:
+    """Return scores of the labels of all variables, which are 0 but for those of each channel's; channels are shared
+    out in order."""
+    if variables == 1:
+        return scores
+    labels = scores.shape[-1]
+    around = [(number * labels, (variables - 1 - number) * labels) for number in range(variables)]
+    parts = scores.chunk(variables, -3)
+    return torch.cat([functional.pad(part, pads) for part, pads in zip(parts, around, strict=True)], -3)
 
 
 def shifted(values: Float[Tensor, "b n ..."], by: int = 1, fill: float = 0.0) -> Float[Tensor, "b n ..."]:

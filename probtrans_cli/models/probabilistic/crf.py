@@ -50,13 +50,13 @@ from torch.func import grad
 from torch.nn import functional
 
 from probtrans_cli.models.probabilistic.inference import (
-    LATENT,
     Inference,
     Result,
     Sentences,
     State,
     candidates,
     labels_allowed,
+    latent_of,
     over,
 )
 from probtrans_cli.models.probabilistic.matrix_tree import labelled_marginals, tree_marginals
@@ -148,7 +148,7 @@ class MeanField:
         mask, unary = sentences.mask, sentences.unary.masked_fill(~sentences.mask[:, :, None], 0.0)
         self.sentences, self.mask, self.unary = sentences, mask, unary
         self.factors, self.inference, self.dropout = factors, inference, dropout
-        self.latent, self.iteration = LATENT[inference.latent], 0
+        self.latent, self.iteration = latent_of(inference.latent, inference.label_variables), 0
         b, n, _ = unary.shape
         root = sum(factor.root_labels for factor in factors[0])
         extra = any(factor.has_root for factor in factors[0]) + sum(factor.candidates for factor in factors[0])

@@ -30,7 +30,7 @@ from probtrans_cli.models.probabilistic.factors import ArcsFactor, RelationsFact
 from probtrans_cli.models.probabilistic.fast import meanfield as fast
 from probtrans_cli.models.probabilistic.fast.causal import FastSlots, NextSlot
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
-from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Sentences, State, Update
+from probtrans_cli.models.probabilistic.inference import Inference, Sentences, State, Update, latent_of
 from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
 from probtrans_cli.models.width import Scale, scales_of_field
 from probtrans_cli.recipe.model import ProbabilisticTransformer
@@ -50,7 +50,7 @@ class ProbabilisticEncoder(Encoder):
     def __init__(self, section: ProbabilisticTransformer, messages: Forms = "fast") -> None:
         super().__init__(section)
         self.messages = messages
-        self.latent = LATENT[section.latent]
+        self.latent = latent_of(section.latent, section.label_variables)
         self.latent_mean = self.latent.mean
         first = DrawnPotentials(section)
         self.ternary, self.root, self.globals, self.chain = first.ternary, first.root, first.globals, first.chain
@@ -80,6 +80,7 @@ class ProbabilisticEncoder(Encoder):
             causal=section.causal,
             tree=section.heads == "tree",
             latent=section.latent,
+            label_variables=section.label_variables,
             rectified=rectified,
             labelled=section.head_labels and section.channels > 1,  # a single label is no choice
             root_label=section.root is not None and section.root.own_label,
@@ -167,16 +168,15 @@ class ProbabilisticEncoder(Encoder):
             if self.section.output == "probabilities":  # the scores again, but for what all labels of a word share
                 states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
             scores = self.inference.labels.weight * states
-            return {
-                "message_norm": message_norm(words.vectors, scores, words.mask, of_labels=self.facts.has_latent_labels)
-            }
+            variables = self.facts.label_variables if self.facts.has_latent_labels else 0
+            return {"message_norm": message_norm(words.vectors, scores, words.mask, variables)}
 
         return of_batch
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         if not self.facts.has_latent_labels:
             return super().latent_labels(states)
-        return states if self.section.output == "probabilities" else states.softmax(-1)
+        return states if self.section.output == "probabilities" else self.latent.mean(states)
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         if self.section.word_std is None:
@@ -420,17 +420,18 @@ class ProbabilisticEncoder(Encoder):
 
 
 def message_norm(
-    unary: Float[Tensor, "b n d"], scores: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], *, of_labels: bool = True
+    unary: Float[Tensor, "b n d"], scores: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], variables: int = 1
 ) -> Float[Tensor, ""]:
     """``|G| / |S|``: how much louder than a word itself its neighbours are, over all real words of a batch.
 
     G, the messages, are the ``scores`` of the last iteration, before they are divided by λ_Z, less S, the unary ones
-    (with damping, some of the messages of earlier iterations is in them). What all labels of a word share is left out
-    of both, because it changes no distribution; of a spherical variable (``of_labels`` False) it counts. Far above 5,
+    (with damping, some of the messages of earlier iterations is in them). What all labels of a variable share is
+    left out of both, because it changes no distribution; of a spherical one (``variables`` 0) it counts. Far above 5,
     a label hardly hears its own word.
     """
     words, messages = unary[mask].float(), (scores - unary)[mask].float()
-    if of_labels:
+    if variables:
+        words, messages = (x.reshape(len(x), variables, -1) for x in (words, messages))
         words, messages = (x - x.mean(-1, keepdim=True) for x in (words, messages))
     own, heard = words.norm(), messages.norm()
     ratio: Tensor = heard / own.clamp_min(torch.finfo(own.dtype).tiny)

@@ -191,6 +191,16 @@ LATENT: dict[LatentKind, Latent] = {
 }
 """The kinds of `model.latent`. The paper's categorical labels start with ``exp(S)``, whatever λ_Z is (Eq. 7)."""
 
+
+def latent_of(kind: LatentKind, variables: int = 1) -> Latent:
+    """Return a kind; of several categorical ``variables``, whose labels stand one behind the other."""
+    if variables == 1:
+        return LATENT[kind]
+    return LATENT[kind]._replace(
+        mean=lambda scores: torch.cat([part.softmax(-1) for part in scores.chunk(variables, -1)], -1)
+    )
+
+
 RECTIFIED = Latent(torch.relu, lambda degree: degree.square().sum(-1) / -2.0, lambda unary, _: unary)
 """What global features of `kind: rectified` are: numbers ``f ≥ 0`` with the potential ``exp(f F - f²/2)`` for their
 score ``F``. In place of their mean stands the most probable value, ``max(0, F)``, which is the mean in the limit of a
@@ -233,6 +243,7 @@ class Inference:
     ``features``: of the second heads of dep-split and single-split, or, if ``rectified``, of features that are there to
     a degree, whose weight is 1; ``distance`` γ, None for one bucket; ``root``: every word may have the root as its
     head; ``tree``: heads of a sentence form a tree in every channel; ``latent``: what the labels of words and root are;
+    ``label_variables``: how many a word has, see ``causal.py``;
     ``labelled``: a word has one head variable, whose values are pairs of a candidate and a channel; ``root_label``:
     channel 0 is then that of the root, and of no other candidate; ``scored``: states keep the scores of heads, too.
     """
@@ -247,6 +258,7 @@ class Inference:
     root: bool = False
     tree: bool = False
     latent: LatentKind = "categorical"
+    label_variables: int = 1
     rectified: bool = False
     labelled: bool = False
     root_label: bool = False

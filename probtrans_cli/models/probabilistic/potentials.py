@@ -33,7 +33,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic import crf
-from probtrans_cli.models.probabilistic.causal import Chain, RootColumn
+from probtrans_cli.models.probabilistic.causal import Chain, RootColumn, spread
 from probtrans_cli.models.probabilistic.projections import Group, Grouped, Projection, Rotated, SharedSides
 from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.model.probabilistic import (
@@ -58,10 +58,24 @@ class Scores(crf.Factor):
     """
 
     gains: nn.Parameter | None
+    variables: int = 1
+    """Of how many labels each channel reads one, see ``causal.py``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gains = None
+
+    def share_out(self, variables: int) -> None:
+        """Leave each channel the scores of one of so many variables."""
+        self.variables = variables
+        for name, axis in (("T", -2), ("U", -1), ("B", -1)):
+            parameter = getattr(self, name, None)
+            if variables > 1 and parameter is not None:
+                setattr(self, name, nn.Parameter(parameter.data.chunk(variables, axis)[0].clone()))
+
+    def of_words(self, scores: Float[Tensor, "*k c r e"]) -> Float[Tensor, "*k c r d"]:
+        """Scores or factors, whose last axis is the labels of a word that its channel reads, as those of all."""
+        return self.scaled(spread(scores, self.variables))
 
     def scaled(self, scores: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
         """Scores or factors, whose last axis is the labels of a word, times the gains."""
@@ -110,7 +124,7 @@ class Full(Ternary):
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         T = (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
-        return self.scaled(self.scaled(T).mT).mT
+        return self.of_words(self.scaled(T).mT).mT
 
     def squared_norm(self) -> Float[Tensor, ""]:
         return self.dense().square().sum()
@@ -124,7 +138,7 @@ class Factored(Ternary):
 
     def factors(self) -> tuple[Float[Tensor, "*u d"], Float[Tensor, "*v d"]]:
         """``U`` and ``V``, scaled."""
-        U = self.scaled(self.U)
+        U = self.of_words(self.U)
         return U, U if self.V is None else self.scaled(self.V)
 
 
@@ -300,7 +314,7 @@ class GlobalScores(Scores, crf.Globals):
 
     def dense(self) -> Float[Tensor, "c m a"]:
         """``B`` itself."""
-        return self.scaled(self.features.softmax(-1) @ self.T.mT if self.B is None else self.B)
+        return self.of_words(self.features.softmax(-1) @ self.T.mT if self.B is None else self.B)
 
 
 class Potentials(NamedTuple):
@@ -326,7 +340,7 @@ class DrawnPotentials(nn.Module):
         self.ternary = ternary(section)
         self.root: RootScores | RootColumn | None = None
         if section.causal:
-            self.root = RootColumn(channels, labels)
+            self.root = RootColumn(channels, labels, variables=section.label_variables)
         elif section.root is not None:
             self.root = RootScores(section.root, channels, labels)
         if self.root is not None:
@@ -334,6 +348,8 @@ class DrawnPotentials(nn.Module):
         self.chain = Chain(labels) if section.chain else None
         self.globals = None if section.globals is None else GlobalScores(section.globals, channels, labels)
         for scores in (self.ternary, self.root, self.globals):
+            if isinstance(scores, Scores) and getattr(scores, "by_channel", True):
+                scores.share_out(section.label_variables)
             if section.gains and isinstance(scores, Scores):
                 scores.gains = nn.Parameter(torch.ones(labels))
 

@@ -39,6 +39,8 @@ class Facts:
     """Whether it has a probability for every head, so that trees can be read from it."""
     has_latent_labels: bool = False
     """Whether a word's representation is a distribution over latent labels."""
+    label_variables: int = 1
+    """Of how many latent labels: the representation is then one distribution behind the other."""
     has_head_variables: bool = False
     """Whether arcs are distributions of head variables."""
     has_head_labels: bool = False

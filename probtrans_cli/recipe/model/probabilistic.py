@@ -182,6 +182,8 @@ class Decomposition(KindSection):
     """Whether there are scores for each distance bucket of Eq. 10; otherwise `distance` has no meaning."""
     can_be_symmetric: ClassVar[bool] = True
     """Whether `symmetric` has a meaning."""
+    by_channel: ClassVar[bool] = False
+    """Whether every channel has scores, or factors of a word, of its own."""
     can_be_widened: ClassVar[bool] = False
     """Whether its parameters are `U` and `V`, and others of which no sum over labels or ranks is taken: what
     `base_width` knows to scale."""
@@ -199,6 +201,8 @@ class NoDecomposition(Decomposition):
 
     has_gains = True
     can_be_causal = True
+
+    by_channel = True
 
     kind: Literal["none"] = "none"
 
@@ -222,6 +226,7 @@ class UVDecomposition(_OfRank):
     """Eq. 14: `T[k,c,a,b] = sum_l U[k,a,c,l] V[k,b,c,l]`."""
 
     can_be_widened = True
+    by_channel = True
 
     kind: Literal["uv"]
 
@@ -245,6 +250,7 @@ class SharedDecomposition(_OfRank):
     """One pair of factors for all buckets (not in the paper): `T[k,c,a,b] = sum_l U[a,c,l] D[k,c,l] V[b,c,l]`."""
 
     can_be_widened = True
+    by_channel = True
 
     kind: Literal["shared"]
 
@@ -261,6 +267,7 @@ class RotaryDecomposition(Decomposition):
     has_buckets = False
     can_be_symmetric = False
     can_be_widened = True
+    by_channel = True
 
     kind: Literal["rotary"]
     rank: Annotated[int, Field(ge=2, le=100_000, multiple_of=2)] = 64
@@ -369,6 +376,10 @@ class ProbabilisticTransformer(ModelSection):
     word has all its iterations before the next word is read, which takes much longer."""
     chain: bool = False
     """With `causal`: scores `C[a,b]` of a word's label and that of the word before."""
+    label_variables: Count = 1
+    """With `causal`: K, the number of label variables of a word, independent of each other: each has labels / K of the
+    labels and channels / K of the channels, whose heads it chooses alone; an arc reads all labels of the head. For
+    `latent: categorical` and a decomposition other than `uvw`, whose channels have factors in common."""
     share_potentials: bool = True
     """true: all iterations have the same potentials: mean field of one random field (the paper); false: each has its
     own, like the layers of a transformer (not in the paper)."""
@@ -436,6 +447,7 @@ class ProbabilisticTransformer(ModelSection):
     def facts(self) -> Facts:
         return Facts(
             has_latent_labels=self.latent == "categorical",
+            label_variables=self.label_variables,
             has_head_variables=True,
             has_ternary_scores=True,
             has_root=self.root is not None or self.causal,
@@ -475,7 +487,8 @@ class ProbabilisticTransformer(ModelSection):
         return self.model_copy(update={"labels": width, "channels": channels, "globals": features})
 
     def describe(self) -> str:
-        sizes = f"{self.labels} labels, {self.channels} channels, {self.iterations} iterations"
+        variables = "" if self.label_variables == 1 else f" of {self.label_variables} variables a word"
+        sizes = f"{self.labels} labels{variables}, {self.channels} channels, {self.iterations} iterations"
         layers = "" if self.share_potentials else ", each with potentials of its own (not in the paper)"
         name = "causal probabilistic transformer" if self.causal else "probabilistic transformer"
         return f"A {name} (Wu & Tu, Findings of ACL 2023): {sizes}{layers}."
@@ -491,7 +504,7 @@ class ProbabilisticTransformer(ModelSection):
     def _sizes(self) -> Iterator[Inconsistency]:
         d, channels, features = self.labels, self.channels, self.globals
         buckets = 1 if self.distance is None else (self.distance + 1) * (1 if self.causal else 2)
-        sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d, d)}
+        sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d // self.label_variables, d)}
         if self.root is not None:
             sizes["root"] = self.root.decomposition.numbers(1, channels, d, self.root.labels)
         if features is not None:
@@ -531,6 +544,7 @@ class ProbabilisticTransformer(ModelSection):
         for number, factor in enumerate(self.factors):
             yield from ((("factors", str(number), *path), why) for path, why in factor.inconsistencies())
         yield from self._causal_inconsistencies()
+        yield from self._variables_that_do_not_fit()
         yield from self._unscaled()
         if self.head_bias is not None:
             yield from self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
@@ -562,6 +576,8 @@ class ProbabilisticTransformer(ModelSection):
             return f"`model.latent: {self.latent}`"
         if self.globals is not None and self.globals.kind == "rectified":
             return "`model.globals.kind: rectified`"
+        if self.label_variables > 1 and self.globals is not None and not self.globals.by_channel:
+            return f"`model.globals.kind: {self.globals.kind}`, which couples the variables of `model.label_variables`"
         if {weight.labels, weight.heads, weight.features or 1.0} != {1.0}:
             return "`model.message_weight` other than 1 (set labels and heads to 1.0)"
         if self.readout_potentials > 1:
@@ -570,7 +586,7 @@ class ProbabilisticTransformer(ModelSection):
 
     def _causal_inconsistencies(self) -> Iterator[Inconsistency]:
         if not self.causal:
-            for name in ("content", "chain", "readout_potentials"):
+            for name in ("content", "chain", "label_variables", "readout_potentials"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     yield (name,), "it is for a causal model: set model.causal=true, or leave it out"
             return
@@ -589,6 +605,19 @@ class ProbabilisticTransformer(ModelSection):
             yield ("root",), "a causal model has a root without labels, in any case: leave it out"
         if not self.decomposition.can_be_causal:
             yield ("decomposition", "kind"), f"a causal model cannot have `{self.decomposition.kind}`: choose another"
+
+    def _variables_that_do_not_fit(self) -> Iterator[Inconsistency]:
+        if self.label_variables == 1:
+            return
+        for name, number in (("labels", self.labels), ("channels", self.channels)):
+            if number % self.label_variables:
+                reason = f"{number} {name} cannot be shared out among them: choose a divisor of {number}"
+                yield ("label_variables",), reason
+        if self.latent != "categorical":
+            yield ("latent",), "several label variables are categorical: set model.label_variables=1, or this"
+        if not self.decomposition.by_channel:
+            reason = "its channels have factors in common, but several label variables have channels of their own"
+            yield ("decomposition", "kind"), f"{reason}: choose uv, or set model.label_variables=1"
 
     def inconsistencies_with(self, vocabulary: VocabularySection) -> Iterator[Inconsistency]:
         if self.head_bias is not None and not vocabulary.counts_words:

@@ -69,7 +69,7 @@ class FastSlots(Slots):
         messages = {}
         for factor in factors:
             if isinstance(factor, RootColumn):
-                candidates.append(torch.einsum("bia,ca->bci", Q.labels, factor.r)[..., None])
+                candidates.append(torch.einsum("bia,ca->bci", Q.labels, factor.dense())[..., None])
             elif isinstance(factor, Globals):
                 scores = torch.einsum("bia,cka->bick", Q.labels, factor.dense())
                 if Q.features is None:
@@ -80,7 +80,7 @@ class FastSlots(Slots):
 
     def _to_labels(self, factor: Factor, Q: State) -> list[Float[Tensor, "b n d"]]:
         if isinstance(factor, RootColumn):
-            return [torch.einsum("bci,ca->bia", Q.root_heads, factor.r)]
+            return [torch.einsum("bci,ca->bia", Q.root_heads, factor.dense())]
         if isinstance(factor, Globals):
             return [torch.einsum("bick,cka->bia", factor.chosen(Q), factor.dense())]
         if isinstance(factor, Chain):
