@@ -614,7 +614,7 @@ class ProbabilisticTransformer(ModelSection):
                 reason = f"{number} {name} cannot be shared out among them: choose a divisor of {number}"
                 yield ("label_variables",), reason
         if self.latent != "categorical":
-            yield ("latent",), "several label variables are categorical: set model.label_variables=1, or this"
+            yield ("latent",), "a sphere is one variable: set this to categorical, or model.label_variables=1"
         if not self.decomposition.by_channel:
             reason = "its channels have factors in common, but several label variables have channels of their own"
             yield ("decomposition", "kind"), f"{reason}: choose uv, or set model.label_variables=1"
