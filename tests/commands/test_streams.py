@@ -16,9 +16,8 @@ from probtrans_cli import atomic
 from probtrans_cli.training.watch import NUMBERS, stop_signals
 
 VERBS = [
-    "--version", "parse --help", "--schema", "prepare tiny.yaml", "train tiny.yaml --print",
-    "train tiny.yaml train.steps=1 --run new --json", "eval runs/tiny", "parse runs/tiny dev.conllu",
-    "export runs/tiny out", "score trees dev.conllu --gold dev.conllu",
+    "--version", "parse --help", "--schema", "train tiny.yaml train.steps=1 --run new --json", "eval runs/tiny",
+    "parse runs/tiny dev.conllu",
 ]  # fmt: skip
 NO_SPACE = "error: standard output cannot be written: No space left on device\n"
 
@@ -85,7 +84,7 @@ def test_an_error_without_stderr_has_its_code(copied: Path, forks: Forks) -> Non
 def test_a_disk_that_fills_between_checkpoints(fresh: Path, invoke: Invoke, forks: Forks) -> None:
     assert invoke("prepare", "tiny.yaml").code == 0
     more = ["train.epochs=1000", "eval.every_epochs=1000", "log.every_steps=1"]
-    ended = forks.run(["-q", "train", "tiny.yaml", *more], fresh, streams={}, file_bytes=40 << 10)
+    ended = forks.run(["-q", "train", "tiny.yaml", *more], fresh, streams={}, file_bytes=16 << 10)
     assert ended.code == 3, ended.stderr
     first = ended.stderr.splitlines()[0]
     assert first.startswith("error: runs/tiny/")
