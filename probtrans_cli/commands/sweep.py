@@ -24,7 +24,7 @@ from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import get_ready, load_recipe
 from probtrans_cli.recipe.training import ConstantSchedule
 from probtrans_cli.recipe.yaml import BrokenError, read_tree
-from probtrans_cli.reports.sweeps import coordinate_picture
+from probtrans_cli.reports.sweeps import coordinate_picture, exponents
 from probtrans_cli.text import printable
 
 WIDTH = "width"
@@ -144,7 +144,6 @@ def check_width(request: TrainRequest, widths: Sequence[int], picture: Path | No
         widths: at least two.
         picture: a file for the same as SVG; None: none.
     """
-    from probtrans_cli.training.coordinates import exponents  # noqa: PLC0415
     from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
 
     get_ready()

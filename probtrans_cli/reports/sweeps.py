@@ -1,7 +1,14 @@
-"""Width transfer to look at: the loss over the rate for each width, and the coordinate check. Imports no torch."""
+"""Width transfer to look at: the loss over the rate for each width, and the coordinate check. Imports no torch.
+
+Of every activation x, in the first updates, the check has its mean absolute coordinate |x|, the same of its change
+since the start, |x - x_0|, and as exponent the slope of the logarithm of either over that of the width. Scores are
+exempt at the start: a sum of as many terms as there are ranks, whose signs are random then, becomes the smaller the
+more terms its mean is of.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -164,3 +171,24 @@ def _curve(
 def _stroke(number: int) -> str:
     colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
     return f'stroke="{colour}" stroke-width="1.6"' + (f' stroke-dasharray="{dash}"' if dash else "")
+
+
+def exponent(widths: Sequence[int], values: Sequence[float]) -> float:
+    """Return the slope of ``log values`` over ``log widths``."""
+    if min(values) <= 0.0:
+        return math.nan
+    return float(np.polyfit(np.log(widths), np.log(values), 1)[0])
+
+
+def exponents(widths: Sequence[int], sizes: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, Any]]:
+    """Return, by the name of an activation, ``size`` and ``change`` at every width, and the ``exponents`` of both; None
+    where there is none, as of a change of 0."""
+    table: dict[str, dict[str, Any]] = {}
+    for name in sizes[0]:
+        of = {key: [each[name][key] for each in sizes] for key in ("change", "size")}
+        slopes = {key: exponent(widths, values) for key, values in of.items()}
+        table[name] = {
+            **of,
+            "exponents": {key: slope if math.isfinite(slope) else None for key, slope in slopes.items()},
+        }
+    return table

@@ -44,7 +44,6 @@ from probtrans_cli.trained.formats.pictures import write_gallery
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model
 from probtrans_cli.training import optim
-from probtrans_cli.training.coordinates import Sizes, coordinates
 from probtrans_cli.training.plan import Ahead, Plan, State, in_turn
 from probtrans_cli.training.run_folder import Metrics
 from probtrans_cli.training.start_from import start_from
@@ -52,7 +51,9 @@ from probtrans_cli.training.update import (
     Divergence,
     Draws,
     Microbatch,
+    Sizes,
     compile_encoder,
+    coordinates,
     counts_over,
     dealt,
     fits,

@@ -16,7 +16,7 @@ that all of them run the network equally often.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
@@ -275,3 +275,33 @@ def _shapes(value: object) -> Iterator[str]:
     if isinstance(value, tuple | list):
         for item in value:
             yield from _shapes(item)
+
+
+# --- the coordinate check ---------------------------------------------------------------------------------------------
+# Yang et al. 2022: how the numbers that a model computes grow with its width. Settings of a narrow model serve a wide
+# one if their changes, and states, do not (`exponents` of `reports/sweeps.py`).
+
+Sizes = dict[str, dict[str, float]]
+"""By the name of an activation: ``size``, and ``change`` since the start."""
+
+
+def coordinates(network: Network, inputs: Inputs, wants: Wants, updates: Iterable[object]) -> Sizes:
+    """Return the mean absolute coordinate of each activation of a batch after the ``updates``, and that of its
+    change."""
+    start = _activations(network, inputs, wants)
+    for _ in updates:
+        pass
+    end = _activations(network, inputs, wants)
+    return {
+        name: {"size": float(end[name].abs().mean()), "change": float((end[name] - start[name]).abs().mean())}
+        for name in end
+    }
+
+
+@torch.inference_mode()
+def _activations(network: Network, inputs: Inputs, wants: Wants) -> Mapping[str, Tensor]:
+    training = network.training
+    network.eval()
+    activations = network.activations(inputs, wants)
+    network.train(training)
+    return {name: values.float() for name, values in activations.items()}

@@ -17,8 +17,9 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS
 from probtrans_cli.models.width import scales_of_field
 from probtrans_cli.recipe.training import Optim
-from probtrans_cli.training.coordinates import Sizes, coordinates, exponent
+from probtrans_cli.reports.sweeps import exponent
 from probtrans_cli.training.optim import Optimizers
+from probtrans_cli.training.update import Sizes, coordinates
 
 WORDS, BASE = 60, 64
 SETTINGS = {  # deviation of matrices at the start, of words, and the rate, at which what is learned soon counts most
