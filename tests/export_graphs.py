@@ -13,6 +13,7 @@ from typing import Any
 from made_tasks import Made
 from run_of_every_task import OVERRIDES
 
+from probtrans_cli.export import graph as graphs
 from probtrans_cli.export.graph import Graph, Plan
 
 ALONE = """
@@ -29,7 +30,7 @@ def graph_of(made: Made, *, arcs: bool = True) -> Graph:
     section: Any = made.network.encoder.section
     wants = made.task.wants(made.batch([0, 1]))
     plan = Plan.of(made.network, wants, divides=made.vocabulary.divides, iteration=section.iterations if arcs else None)
-    return Graph(made.network, plan)
+    return graphs.graph_of(made.network, plan)
 
 
 def run_alone(folder: Path, *texts: str) -> str:
@@ -70,7 +71,16 @@ def vocabulary(options: str, *task: str) -> tuple[str, ...]:
 
 
 CASES: dict[str, tuple[str, ...]] = {
-    **{kind: tuple(options) for kind, options in OVERRIDES.items() if kind != "lm"},
+    **{kind: tuple(options) for kind, options in OVERRIDES.items()},
+    "exact readout": (
+        "task={kind: lm, readout: exact, score_first: false}",
+        "model={causal: true, chain: true, labels: 4, channels: 1, distance: 0, message_weight: {heads: 1.0}}",
+    ),
+    "language model of pieces": (
+        "task={kind: lm}",
+        "data.vocabulary={kind: wordpiece, size: 120, lowercase: true}",
+        "model={causal: true, labels: 8, channels: 2, distance: 1, iterations: 2}",
+    ),
     "iob2": ENTITIES,
     "any tags": (*ENTITIES[:1], "task={kind: ner, valid: false}"),
     "lower case": (*TAGGING, "data.vocabulary={kind: words, lowercase: true, digits: true, features: {ngrams: 3}}"),

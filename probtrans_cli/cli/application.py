@@ -779,7 +779,7 @@ def generate(
     """Write prompts with the words that a causal language model (`task.kind: lm`) goes on with."""
     with quickly(compiles=False):
         from probtrans_cli.commands import generate as verb  # noqa: PLC0415
-        from probtrans_cli.trained.generation import Sampling  # noqa: PLC0415
+        from probtrans_cli.statistics.sampling import Sampling  # noqa: PLC0415
 
     sampling = Sampling(words=words, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop)
     verb.generate(verb.GenerateRequest(checkpoint, prompt, sampling, number, as_json))

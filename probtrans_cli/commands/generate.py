@@ -9,8 +9,9 @@ from itertools import islice
 
 from probtrans_cli import console
 from probtrans_cli.data.files import open_lines
+from probtrans_cli.statistics.sampling import Sampling
 from probtrans_cli.text import harmless, json_line
-from probtrans_cli.trained.generation import Sampling, continuations, require_next_words, words_of
+from probtrans_cli.trained.generation import continuations, require_next_words, words_of
 from probtrans_cli.trained.model import Model
 
 PROMPTS_AT_ONCE = 64

@@ -23,8 +23,10 @@ from probtrans_cli.data.entities import entity_records, located_span
 from probtrans_cli.data.logical_forms import graph_labels, graph_record
 from probtrans_cli.data.tokens import token_spans, valid
 from probtrans_cli.data.vocabularies.spelling import HashedFeatures, looked_up
+from probtrans_cli.errors import UsageError
 from probtrans_cli.openie.coordinations import coordination_records, located_coordinations
 from probtrans_cli.openie.extractions import located_tuple, tuple_record, tuples_in
+from probtrans_cli.statistics.sampling import Sampling
 from probtrans_cli.tasks.whole_sentences import WholeSentences
 from probtrans_cli.text import json_line, rounded
 from probtrans_cli.trees.decode import SMALLEST_PROBABILITY, decode, levelled
@@ -37,6 +39,7 @@ ABSTAINED = "_"
 BAD_DATA, BAD_USE = 3, 2  # exit codes, those of `parse`
 AT_ONCE = 4096
 """Tokens of the texts that are read before they are answered, and of a batch with its padding."""
+TEXTS_OF_A_STEP = 64  # each has a score of every entry of the vocabulary
 
 
 class RefusedError(Exception):
@@ -151,13 +154,13 @@ def ids_by(folder: Path, saved: Any, reading: Reading) -> Ids:
     return lambda word: [int(id) for id in tokenizer.encode(valid(word), add_special_tokens=False).ids]
 
 
-def batches(texts: Sequence[Text]) -> Iterator[list[Text]]:
-    """Divide texts into batches of about ``AT_ONCE`` tokens with their padding."""
+def batches(texts: Sequence[Text], most: int = AT_ONCE) -> Iterator[list[Text]]:
+    """Divide texts into batches of about ``AT_ONCE`` tokens with their padding, and of ``most`` texts."""
     batch: list[Text] = []
     longest = 0
     for text in texts:
         longest = max(longest, len(text.ids))
-        if batch and longest * (len(batch) + 1) > AT_ONCE:
+        if batch and (longest * (len(batch) + 1) > AT_ONCE or len(batch) == most):
             yield batch
             batch, longest = [], len(text.ids)
         batch.append(text)
@@ -205,7 +208,7 @@ class Answers:
         self.about = about or json.loads((folder / "EXPORT.json").read_text("utf-8"))
         self.names: dict[str, list[str]] = json.loads((folder / "labels.json").read_text("utf-8"))
         self.reading, self.rules = self.about["reading"], self.about["answers"]
-        self.lookup, self.run = Lookup(folder, self.reading), run
+        self.lookup, self.run, self.is_step = Lookup(folder, self.reading), run, "memory" in self.about["inputs"]
         frames, columns = self.rules.get("frames"), self.rules.get("columns")
         self.sentences = None if frames is None else WholeSentences(frames, columns)
 
@@ -271,16 +274,68 @@ class Answers:
 
     def _answers(self, texts: Sequence[Text], abstain: float | None) -> Iterator[tuple[Record, Scores]]:
         answer = KINDS.get(self.rules["kind"])
-        for batch in batches(texts):
-            outputs = self.run(arrays(batch, self.about["inputs"], self.reading))
+        for batch in batches(texts, TEXTS_OF_A_STEP if self.is_step else AT_ONCE):
+            outputs = self._bits(batch) if self.is_step else self.run(arrays(batch, self.about["inputs"], self.reading))
             for row, text in enumerate(batch):
                 scores = {name: np.asarray(values[row], np.float64) for name, values in outputs.items()}
                 tempered = {
-                    name: values if name in ("arcs", "sentence") else values / self.rules["temperature"]
+                    name: values if name in ("arcs", "sentence", "bits") else values / self.rules["temperature"]
                     for name, values in scores.items()
                 }
                 record = {} if answer is None else answer(self, text, tempered)
                 yield rounded(record if abstain is None else abstained(record, abstain)), scores
+
+    # --- a language model, whose graph is a step from word to word
+
+    def begin(self, texts: int) -> Scores:
+        """Return what a step gives before any word of so many texts: scores of their first words, and no memory."""
+        _, states, _, labels = self.about["inputs"]["memory"]
+        memory = np.zeros((texts, states, 0, labels), np.float32)
+        first = self.run({"word": np.zeros(texts, np.int64), "memory": memory})["first"]
+        return {"scores": np.broadcast_to(first, (texts, len(first))), "next_memory": memory}
+
+    def read_on(self, ids: Iterable[int], before: Scores) -> Scores:
+        """Read one more word of each text; ``before`` is what the step before it gave."""
+        return self.run({"word": np.array(ids, np.int64), "memory": before["next_memory"]})
+
+    def _bits(self, texts: Sequence[Text]) -> Scores:
+        ids, step, of_tokens = padded([text.ids for text in texts], self.reading["pad"]), self.begin(len(texts)), []
+        for of_texts in ids.T:
+            log_p = log_softmax(step["scores"].astype(np.float64) / self.rules["temperature"])
+            own, p = np.take_along_axis(log_p, of_texts[:, None], -1), np.exp(log_p)
+            entropy = -(p * np.where(p > 0.0, log_p, 0.0)).sum(-1)
+            of_tokens.append(np.stack([-own[:, 0], entropy, (log_p > own).sum(-1) + 1.0], axis=-1))
+            step = self.read_on(of_texts, step)
+        return {"bits": np.stack(of_tokens, axis=1) / (np.log(2.0), np.log(2.0), 1.0)}
+
+    def goes_on(self, text: str, sampling: Sampling, number: int) -> Iterator[str]:
+        """Yield the words behind a text, as `generate` does for the prompt of this number.
+
+        Raises:
+            RefusedError: the model predicts no words.
+        """
+        if not self.is_step or self.reading["divides"]:
+            raise RefusedError("--words: the model predicts no next words", BAD_USE)
+        step, random = self.begin(1), np.random.default_rng([sampling.seed, number])
+        for start, end in token_spans(text):
+            step = self.read_on(self.lookup.ids(text[start:end]), step)
+        for _ in range(sampling.words):
+            id = sampling.choose(log_softmax(step["scores"][0].astype(np.float64)), random)
+            yield (word := self.names["scores"][id])
+            if word == sampling.stop:
+                return
+            step = self.read_on([id], step)
+
+
+def _surprisal(answers: Answers, text: Text, scores: Scores) -> Record:
+    rules = answers.rules
+    scored = [token for token, id in enumerate(text.ids) if id not in rules["unscored"]]
+    allowed = set(scored if rules["score_first"] else scored[1:])
+    rows: list[Sequence[Any]] = []
+    for begin, end in zip(text.first, [*text.first[1:], len(text.ids)], strict=True):
+        bits = scores["bits"][[token for token in range(begin, end) if token in allowed]]
+        rows.append([*bits[:, :2].sum(0).tolist(), int(bits[:, 2].max())] if len(bits) else (None, None, None))
+    return dict(zip(("surprisal", "entropy", "rank"), map(list, zip(*rows, strict=True)), strict=True))
 
 
 def _tags(answers: Answers, text: Text, scores: Scores) -> Record:
@@ -392,6 +447,7 @@ KINDS: Mapping[str, Callable[[Answers, Text, Scores], Record]] = {
     "parses": _parse,
     "class": _class,
     "words": _words,
+    "surprisal": _surprisal,
     "tuples": _tuples,
     "coordinations": _coordinations,
     "graphs": _graphs,
@@ -444,26 +500,36 @@ def abstained(record: Record, least: float) -> Record:
 
 # --- the command ------------------------------------------------------------------------------------------------------
 
-OPTIONS = ("--json", "--file", "--abstain", "--longest")
+SAMPLING = {"words": int, "temperature": float, "top_k": int, "top_p": float, "seed": int, "stop": str}
+OPTIONS = {"json": None, "file": str, "abstain": float, "longest": int, **SAMPLING}
+"""Names of options, and what their values are."""
 
 
 def main(folder: Path, run: Callable[[dict[str, np.ndarray]], Scores], arguments: Sequence[str]) -> int:
     """Print the answers to the texts that are arguments, or to the lines of a file; return the exit code.
 
     Options stand before the texts: `--json` prints the records of `parse -f jsonl`, `--file FILE` reads a text a line,
-    `--abstain P` leaves out answers that are less probable, `--longest N` allows N words in a text.
+    `--abstain P` leaves out answers that are less probable, `--longest N` allows N words in a text. With `--words N` or
+    another option of `generate`, a language model goes on with each text.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     try:
         texts, options = _parsed(list(arguments))
         answers = Answers(folder, run)
+        texts = texts or [("text 1", answers.rules["shown"])]
         limits = {name: options[name] for name in ("longest", "abstain") if name in options}
-        for record, text, scores in answers.records(texts or [("text 1", answers.rules["shown"])], **limits):
+        if how := {name: options[name] for name in SAMPLING if name in options}:
+            sampling = Sampling(**how)
+            for number, (_, prompt) in enumerate(texts):
+                words = [prompt[start:end] for start, end in token_spans(prompt)]
+                print(*words, *answers.goes_on(prompt, sampling, number))
+            return 0
+        for record, text, scores in answers.records(texts, **limits):
             lines = [json_line(record)] if "json" in options else [*in_lines(answers, record, text, scores)]
             sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
-    except RefusedError as error:
+    except (RefusedError, UsageError) as error:
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -475,14 +541,15 @@ def main(folder: Path, run: Callable[[dict[str, np.ndarray]], Scores], arguments
 
 def _parsed(arguments: list[str]) -> tuple[Iterable[tuple[str, str]], dict[str, Any]]:
     options: dict[str, Any] = {}
-    while arguments and arguments[0] in OPTIONS:
+    spelled = {f"--{name.replace('_', '-')}": name for name in OPTIONS}
+    while arguments and arguments[0] in spelled:
         option = arguments.pop(0)
-        value = True if option == "--json" else arguments.pop(0) if arguments else None
+        kind: Any = OPTIONS[name := spelled[option]]
+        value = "yes" if kind is None else arguments.pop(0) if arguments else None
         if value is None:
             raise RefusedError(f"{option} needs a value", BAD_USE)
         try:
-            number: Any = {"--abstain": float, "--longest": int}.get(option)
-            options[option.removeprefix("--")] = value if number is None else number(value)
+            options[name] = value if kind is None else kind(value)
         except ValueError:
             raise RefusedError(f"{option}: {value!r} is no number", BAD_USE) from None
     named = [(f"text {number}", text) for number, text in enumerate(arguments, start=1)]
@@ -507,11 +574,11 @@ def in_lines(answers: Answers, record: Record, text: Text, scores: Scores) -> It
     extra = answers.reading["extra_words"]
     if not scores:
         return
-    if kind in ("tags", "parses"):
-        shown = ("tags",) if kind == "tags" else (*answers.names, "heads", "relations")
+    if kind in ("tags", "parses", "surprisal"):
+        shown = (kind,) if kind != "parses" else (*answers.names, "heads", "relations")
         numbers = [range(1, len(words) + 1)] if kind == "parses" else []
         columns: list[Sequence[Any]] = [*numbers, words, *(record[name] for name in shown)]
-        yield from ("\t".join(map(str, row)) for row in zip(*columns, strict=True))
+        yield from ("\t".join("" if it is None else str(it) for it in row) for row in zip(*columns, strict=True))
     elif kind == "class":
         yield " ".join([record["label"], *words])
     elif kind == "words":

@@ -34,7 +34,7 @@ from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import UsageError, unwritten
 from probtrans_cli.export import ExportOptions, answers, measure
 from probtrans_cli.export.answers import Answers
-from probtrans_cli.export.graph import MAIN, SHAPES, Graph, GraphPredictor, Plan, axes_of, traced
+from probtrans_cli.export.graph import MAIN, Graph, GraphPredictor, Plan, axes_of, graph_of, traced
 from probtrans_cli.export.measure import Run
 from probtrans_cli.tasks.base import OUTPUT
 from probtrans_cli.tasks.batch import collate
@@ -95,10 +95,11 @@ def run(inputs):
 _HEAD = '''\
 """{name}, without probtrans: python {example} "a text" "another one" ..., or --file FILE with a text a line.
 
-It answers as `probtrans parse --input text --trees no` does; --json prints the answers as -f jsonl does.
+It answers as `probtrans parse --input text --trees no` does; --json prints the answers as -f jsonl does.{more}
 """
 
 '''
+_MORE = {"surprisal": "\nWith --words N it goes on with every text, as `probtrans generate` does."}
 _TAIL = """
 
 if __name__ == "__main__":
@@ -124,7 +125,7 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
     # Graphs are traced and measured on a CPU, in float32.
     network = model.network.cpu()
     model.machine.device, model.machine.bfloat16 = torch.device("cpu"), False
-    graph = Graph(network, plan_of(model, arcs=options.arcs))
+    graph = graph_of(network, plan_of(model, arcs=options.arcs))
     if options.dtype not in ("float32", INT8):
         graph.weights_as(getattr(torch, options.dtype))
     program = traced(graph, form.name)
@@ -168,6 +169,12 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
     """Return what the graph of a model takes and gives."""
     if arcs and not model.recipe.model.facts.has_arcs:
         raise UsageError(f"--arcs: a model of kind {model.recipe.model.kind} has no arcs", hint="leave it out")
+    if model.recipe.task.is_causal:
+        if arcs:
+            raise UsageError("--arcs: the graph of a language model is a step, and has none", hint="leave it out")
+        if model.network.features is not None:
+            hint = "train without them, or choose --format safetensors"
+            raise UsageError("data.vocabulary.features have no form in the graph of a language model", hint=hint)
     if (untraceable := model.recipe.task.untraceable) is not None:
         option, instead = untraceable
         hint = f"train with task.{instead}, or choose --format safetensors"
@@ -185,7 +192,7 @@ def write_beside(model: Model, form: str, folder: Path) -> None:
     for part, rows in model.task.output_rows(model.network).items():
         if rows.names is not None:
             names[MAIN if part == OUTPUT else part] = list(rows.names)
-    if MAIN not in names and model.task.answers.kind == "words":
+    if MAIN not in names and model.task.answers.kind in ("words", "surprisal"):
         names[MAIN] = [model.vocabulary.decode(id) for id in range(model.vocabulary.size)]
     files = {**model.vocabulary_files, **example_files(model, form), "labels.json": as_json(names)}
     for name, content in files.items():
@@ -225,7 +232,12 @@ def example_files(model: Model, form: str) -> dict[str, str]:
         return {}
     program = PROGRAMS[form].format(alone=ALONE, main=_stem(answers.__name__))
     name = model.recipe.name.replace("\\", "\\\\").replace('"', '\\"')
-    return {EXAMPLE: _HEAD.format(name=name, example=EXAMPLE) + program + _TAIL, **alone()}
+    return {
+        EXAMPLE: _HEAD.format(name=name, example=EXAMPLE, more=_MORE.get(model.task.answers.kind, ""))
+        + program
+        + _TAIL,
+        **alone(),
+    }
 
 
 def alone(module: str = answers.__name__) -> dict[str, str]:
@@ -260,7 +272,7 @@ def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFo
     plan = graph.plan
     about: dict[str, Any] = measure.source_of(model, form.name, options.dtype) | {
         "task": model.recipe.task.kind,
-        "inputs": {name: list(SHAPES[name]) for name in plan.inputs},
+        "inputs": {name: plan.axes(name) for name in plan.inputs},
         "outputs": axes_of(graph),
         "longest": model.network.longest,
     }
@@ -333,7 +345,10 @@ def left_out(model: Model) -> list[str]:
         absent.append(f"answers: the example knows no task that answers {kind!r}: it prints the scores' shapes")
     if recipe.model.facts.has_arcs and not task.answers.trees:
         by_word = "; the example prints each word's most probable head, with --arcs where a word is a token"
-        absent.append("trees: parse finds the best tree of a sentence" + by_word * _one_token_a_word(model))
+        absent.append(
+            "trees: parse finds the best tree of a sentence"
+            + by_word * (_one_token_a_word(model) and not recipe.task.is_causal)
+        )
     if not recipe.task.answers_lines:
         absent.append("sentences: the example takes a line as it is, as parse --no-split does")
     if kind == "tuples":

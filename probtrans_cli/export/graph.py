@@ -9,6 +9,8 @@ first       [b, w]     position of each word's first token, n behind the last wo
 at          [b, k]     positions of the tokens whose scores are wanted; of models of hidden words
 features    [b, n, f]  rows of the features of each token's word, -1 behind the last; where words have features
 segments    [b, n]     0 or 1, the text that a token is of; of encoders that read pairs of texts
+word        [b]        of a language model, which is a step: the word that is read
+memory      [b,t,n,d]  for the same: what is kept of the words before it, at first of none
 
 output      shape      what
 scores      [b, w, o]  of each word, or position of ``at``; ``[b, o]`` of the sentence, or ``[b, r, w, o]`` of rows;
@@ -18,6 +20,9 @@ parents     [b, w, m]  of a word's parents, none first (logical forms by attenti
 pair        [b, p]     of what two texts are to each other
 sentence    [b, s]     what represents the sentence, where something does
 arcs        [b,c,n,m]  on request: probabilities of heads in every channel, after one iteration
+scores      [b, v]     of a language model: of the word behind the one that is read
+first       [v]        of the same: of the first word of a text
+next_memory [b,t,n,d]  of the same: with the word, for the next step
 
 What an ordinary pass picks out by a mask is picked out by positions here, and nothing is left out early.
 """
@@ -26,7 +31,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,20 +41,21 @@ from torch.nn.utils import parametrize
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.arcs import ArcOutput
-from probtrans_cli.models.base import Features, Inputs, Outputs, Wants
+from probtrans_cli.models.base import Features, Inputs, Outputs, Readout, Wants
 from probtrans_cli.models.bayesian.weights import parametrized
 from probtrans_cli.models.network import Network
 from probtrans_cli.trained.predictor import Predictor
 
-MAIN = "scores"
+MAIN, NEXT = "scores", "next_memory"
 SHAPES = {
     "ids": ("batch", "tokens"), "mask": ("batch", "tokens"), "first": ("batch", "words"), "at": ("batch", "places"),
     "features": ("batch", "tokens", "features"), "segments": ("batch", "tokens"),
+    "word": ("batch",), "memory": ("batch", "states", "before", "labels"),
 }  # fmt: skip
 """The axes of the inputs."""
-_EXAMPLE = {"batch": 3, "tokens": 7, "words": 4, "places": 2, "features": 5}
+_EXAMPLE = {"batch": 3, "tokens": 7, "words": 4, "places": 2, "features": 5, "before": 9}
 """Sizes that a graph is traced with: no two are equal, and none is 0 or 1, of which a tracer makes constants."""
-_LARGER = {"batch": 4, "tokens": 5, "words": 7, "places": 6, "features": 10}
+_LARGER = {"batch": 4, "tokens": 5, "words": 7, "places": 6, "features": 10, "before": 15}
 """Other sizes: the differences to the first ones are all distinct."""
 Arrays = Mapping[str, Tensor]
 
@@ -63,10 +69,16 @@ class Plan:
     sentence: bool  # whether the sentence's representation is wanted
     main: str  # the network's name of the output ``scores``
     iteration: int | None = None  # the iteration after which heads are given; None = never
+    readout: Readout | None = None  # of a language model, whose graph is a step from word to word
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of the axes of inputs that are always alike
 
     @classmethod
     def of(cls, network: Network, wants: Wants, *, divides: bool, iteration: int | None = None) -> Plan:
         """Plan the graph of a network."""
+        if wants.readout is not None:
+            section: Any = network.encoder.section
+            sizes = {"states": section.iterations + 1, "labels": network.encoder.facts.width}
+            return cls(("word", "memory"), False, False, "words", None, wants.readout, sizes)
         grid = network.output.steps is not None
         words = wants.words is not None
         inputs = ["ids", "mask"]
@@ -89,6 +101,10 @@ class Plan:
     @property
     def arcs(self) -> tuple[int, ...]:
         return () if self.iteration is None else (self.iteration,)
+
+    def axes(self, name: str) -> list[int | str]:
+        """Return the axes of an input."""
+        return [self.sizes.get(axis, axis) for axis in SHAPES[name]]
 
 
 class Graph(nn.Module):
@@ -150,6 +166,26 @@ class Graph(nn.Module):
                     parametrize.register_parametrization(module, name, _InFloat32(), unsafe=True)
 
 
+class Step(Graph):
+    """The module of a language model: it reads a word behind others, and scores the next one."""
+
+    of_first: Tensor
+
+    @torch.no_grad()
+    def __init__(self, network: Network, plan: Plan) -> None:
+        super().__init__(network, plan)
+        self.register_buffer("of_first", self.network.next_scores(1, (), plan.readout)[0])
+
+    def forward(self, word: Tensor, memory: Tensor) -> dict[str, Tensor]:  # type: ignore[override]
+        kept = self.network.read_on(word[:, None], memory.unbind(1))
+        scores = self.network.next_scores(word.shape[0], kept, self.plan.readout)
+        return {MAIN: scores, "first": self.of_first.clone(), NEXT: torch.stack(list(kept), dim=1)}
+
+
+def graph_of(network: Network, plan: Plan) -> Graph:
+    return (Graph if plan.readout is None else Step)(network, plan)
+
+
 class _InFloat32(nn.Module):
     def forward(self, stored: Tensor) -> Tensor:
         return stored.float()
@@ -192,6 +228,10 @@ class GraphPredictor(Predictor):
         return self
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        if self.plan.readout is not None:
+            assert wants.tokens is not None, "a language model is asked for tokens"
+            of_words = self._word_by_word(inputs.ids.cpu()).to(inputs.ids.device)
+            return Outputs(scores={"words": of_words[wants.tokens]})
         named: dict[str, Tensor] = dict(self.run(arrays(self.plan, inputs, wants)))
         arcs, sentence = named.pop("arcs", None), named.pop("sentence", None)
         scores = {self.plan.main if name == MAIN else name: value for name, value in named.items()}
@@ -209,19 +249,34 @@ class GraphPredictor(Predictor):
             arcs=None if arcs is None else arcs[:, None],
         )
 
+    def _word_by_word(self, ids: Tensor) -> Tensor:
+        """Return the scores ``[b, n, v]`` of every word by the words before it."""
+        sizes = self.plan.sizes
+        memory, scores = torch.zeros(ids.shape[0], sizes["states"], 0, sizes["labels"]), []
+        for word in ids.unbind(1):
+            outputs = self.run({"word": word.contiguous(), "memory": memory})
+            scores += [] if scores else [outputs["first"].expand_as(outputs[MAIN])]
+            scores.append(outputs[MAIN])
+            memory = outputs[NEXT]
+        return torch.stack(scores[:-1], dim=1)
+
 
 # --- tracing --------------------------------------------------------------------------------------------------------
 
 
 def example_of(graph: Graph, sizes: Mapping[str, int] = _EXAMPLE) -> dict[str, Tensor]:
     """Return inputs of these sizes, by default those that a graph is traced with."""
-    sizes = {**sizes, "tokens": min(sizes["tokens"], graph.network.longest or sizes["tokens"])}
+    sizes = {**sizes, **graph.plan.sizes, "tokens": min(sizes["tokens"], graph.network.longest or sizes["tokens"])}
     inputs = {
-        name: torch.zeros([sizes[axis] for axis in SHAPES[name]], dtype=torch.int64) for name in graph.plan.inputs
+        name: torch.zeros(
+            [sizes[axis] for axis in SHAPES[name]], dtype=torch.float32 if name == "memory" else torch.int64
+        )
+        for name in graph.plan.inputs
     }
     if "first" in inputs:
         inputs["first"] += torch.arange(sizes["words"])
-    inputs["mask"] = torch.ones(inputs["mask"].shape, dtype=torch.bool)
+    if "mask" in inputs:
+        inputs["mask"] = torch.ones(inputs["mask"].shape, dtype=torch.bool)
     return inputs
 
 
@@ -246,12 +301,14 @@ def traced(graph: Graph, form: str) -> ExportedProgram:
     encoder, longest = graph.network.encoder, graph.network.longest
     if encoder.facts.untraceable is not None:
         option, instead = encoder.facts.untraceable
-        hint = f"train with model.{instead}, or choose --format safetensors"
+        hint = f"train with model.{instead}, or choose --format hf or safetensors"
         raise UsageError(f"--format {form}: model.{option} has no form in a graph", hint=hint)
     # An encoder of words has positions for them, too, and there are no more words than tokens.
     limited = ("tokens", "words") if encoder.facts.reads_first else ("tokens",)
     axes = {name: Dim(name, max=longest) if name in limited and longest else Dim(name) for name in _EXAMPLE}
-    shapes = {name: {i: axes[axis] for i, axis in enumerate(SHAPES[name])} for name in graph.plan.inputs}
+    shapes = {
+        name: {i: axes[axis] for i, axis in enumerate(SHAPES[name]) if axis in axes} for name in graph.plan.inputs
+    }
     try:
         with torch.no_grad():
             program = torch.export.export(graph, (), example_of(graph), dynamic_shapes=shapes)

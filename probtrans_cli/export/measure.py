@@ -183,7 +183,8 @@ def drawn(network: Network, plan: Plan, size: tuple[int, int], random: torch.Gen
         features = Features(rows, number.cumsum(0) - number)
     wants = Wants(
         words=words if plan.words else None,
-        tokens=some if "at" in plan.inputs else None,
+        tokens=some if "at" in plan.inputs else None if plan.readout is None else mask,
+        readout=plan.readout,
         sentence=plan.sentence or plan.main == "sentence",
         arcs=plan.arcs,
     )

@@ -235,8 +235,8 @@ class Network(nn.Module):
             arcs=torch.stack(arcs, dim=1) if arcs else None,
         )
 
-    def read_on(self, ids: Int[Tensor, "b 1"], memory: Memory = ()) -> Memory:
-        return self.encoder.read_on(self.potentials(ids, None), memory)
+    def read_on(self, ids: Int[Tensor, "b 1"], memory: Memory = (), features: Features | None = None) -> Memory:
+        return self.encoder.read_on(self.potentials(ids, features), memory)
 
     def next_scores(self, texts: int, memory: Memory, readout: Readout | None) -> Float[Tensor, "b v"]:
         """Return the scores of the word behind those of :meth:`read_on`, of so many texts; ``readout``: see

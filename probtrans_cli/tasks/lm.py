@@ -32,6 +32,8 @@ class CausalLanguageModelling(Task):
         super().__init__(section, vocabulary, labels)
         self.sampler = Sampler(section.sampled, vocabulary)
         self._unscored = sorted({*vocabulary.specials} - {vocabulary.UNKNOWN})
+        rules = {"unscored": self._unscored, "score_first": section.score_first}
+        self.answers = replace(self.answers, rules=rules)
 
     @property
     def outputs(self) -> int:
@@ -130,7 +132,7 @@ class CausalLanguageModelling(Task):
         tokens[scored] = torch.arange(int(scored.sum()), device=scored.device)
         for row, words in enumerate(batch.words.sum(1).tolist()):
             begins = list(range(words)) if batch.first is None else batch.first[row, :words].tolist()
-            ends = [*begins[1:], batch.mask.shape[1]]  # padding and specials have no number
+            ends = [*begins[1:], batch.mask.shape[1]][: len(begins)]  # padding and specials have no number
             of_words = [tokens[row, begin:end] for begin, end in zip(begins, ends, strict=True)]
             of_words = [numbers[numbers >= 0] for numbers in of_words]
             values = [bits[:, numbers].sum(1).tolist() if len(numbers) else (None, None) for numbers in of_words]

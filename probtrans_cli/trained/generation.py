@@ -12,51 +12,9 @@ from jaxtyping import Float
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, divided
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.models.base import Memory, Wants
+from probtrans_cli.models.base import Features, Memory, Wants
+from probtrans_cli.statistics.sampling import Sampling
 from probtrans_cli.trained.base import ModelBase, beyond_positions
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How the next word is chosen."""
-
-    words: int = 20
-    """The most words of a continuation."""
-    temperature: float = 1.0
-    """Scores are divided by it; 0 = the most probable word."""
-    top_k: int | None = None
-    """Choose among this number of words, the most probable ones."""
-    top_p: float | None = None
-    """Choose among the fewest words that have this probability together."""
-    seed: int = 0
-    stop: str | None = None
-    """The word that ends a continuation."""
-
-    def __post_init__(self) -> None:
-        wrong = {
-            "words": self.words < 1,
-            "temperature": not 0.0 <= self.temperature < float("inf"),
-            "top_k": self.top_k is not None and self.top_k < 1,
-            "top_p": self.top_p is not None and not 0.0 < self.top_p <= 1.0,
-            "seed": self.seed < 0,
-        }
-        for name, is_wrong in wrong.items():
-            if is_wrong:
-                hint = "temperature is 0 or more, top_p above 0 and at most 1, the others positive"
-                raise UsageError(f"{name} {getattr(self, name)}: is out of range", hint=hint)
-
-    def choose(self, log_p: Float[np.ndarray, " v"], random: np.random.Generator) -> int:
-        """Draw an id by its logarithmic probability, or of temperature 0 take the most probable one."""
-        if self.temperature == 0.0:
-            return int(log_p.argmax())
-        order = np.argsort(-log_p, kind="stable")[: self.top_k]
-        scores = log_p[order] / self.temperature
-        cumulated = np.exp(scores - scores[0]).cumsum()
-        if self.top_p is not None:
-            kept = 1 + int(np.searchsorted(cumulated, self.top_p * cumulated[-1]))
-            order, cumulated = order[:kept], cumulated[:kept]
-        place = int(np.searchsorted(cumulated, random.random() * cumulated[-1], side="right"))
-        return int(order[min(place, len(order) - 1)])
 
 
 def require_causal(model: ModelBase) -> None:
@@ -145,9 +103,14 @@ class _Group:
         limit = model.network.longest
         if limit is not None and self.length + 2 > limit:  # the word behind needs a position, too
             raise _no_position(self.length + 2, limit)
-        ids = torch.tensor([model.vocabulary.encode_words([word]).ids for word in words], device=model.machine.device)
+        vocabulary, device, features = model.vocabulary, model.machine.device, None
+        ids = torch.tensor([vocabulary.encode_words([word]).ids for word in words], device=device)
+        if vocabulary.features is not None:
+            rows = [vocabulary.features.rows(word) for word in words]
+            ends = np.cumsum([0, *map(len, rows[:-1])])
+            features = Features(torch.tensor(sum(rows, ()), device=device), torch.tensor(ends, device=device))
         with model.machine.autocast():
-            self.memory = model.network.read_on(ids, self.memory)
+            self.memory = model.network.read_on(ids, self.memory, features)
         self.length += 1
 
     @torch.no_grad()

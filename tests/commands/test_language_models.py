@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from run_of_every_task import SHORT
 from support import TOY, Invoke, Stdin, workplace
 
@@ -177,10 +178,29 @@ def test_a_text_goes_on_word_by_word_whatever_else_is_asked(run: str) -> None:
     assert list(model.generate("two", words=6, temperature=0.0, stop=text[1])) == text[1:2]
 
 
+def test_spellings_count_when_a_text_goes_on(folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of an unknown word, too, which is none of the vocabulary's."""
+    monkeypatch.chdir(folder)
+    features = "data.vocabulary={kind: words, features: {}}"
+    task = ["task={kind: lm}", "model.causal=true", *SHORT, features]
+    assert invoke("-q", "train", "tiny.yaml", "name=spelled", *task).code == 0
+    model = probtrans_cli.load("runs/spelled")
+    torch.nn.init.normal_(model.network.features.weight, std=2.0)
+    before = list(model.next_words(["two", "aardvarks"]).values())
+    assert before != list(model.next_words(["two", "zyzzyva"]).values()), "they are spelled otherwise"
+    text = ["two", "aardvarks"]
+    for word in model.generate(text[:], words=4, temperature=0.0):
+        assert word == next(iter(model.next_words(text, top=1)))
+        text.append(word)
+    refused = invoke("export", "runs/spelled", "out", "--format", "pt2")
+    assert refused.code == 2
+    assert "data.vocabulary.features have no form" in refused.err
+
+
 def test_frequencies_of_drawn_words_are_their_probabilities() -> None:
     import numpy as np
 
-    from probtrans_cli.trained.generation import Sampling
+    from probtrans_cli.statistics.sampling import Sampling
 
     p, random = np.array([0.5, 0.3, 0.15, 0.05]), np.random.default_rng(0)
     for options, expected in (
@@ -311,10 +331,14 @@ def test_what_does_not_go_together_is_refused_by_name(
         refused = invoke("train", "tiny.yaml", *options, "--dry-run")
         assert refused.code == 2
         assert key in refused.err
-    for form in ("hf", "pt2"):
-        refused = invoke("export", "runs/lm", f"out-{form}", "--format", form)
+    for name, message, options in (
+        ("lm", "model.causal of a field", ["--format", "hf"]),
+        ("lm", "--arcs: the graph of a language model is a step", ["--format", "pt2", "--arcs"]),
+        ("gpt", "model.causal: true of a transformer has no form", ["--format", "pt2"]),
+    ):
+        refused = invoke("export", f"runs/{name}", "out", *options)
         assert refused.code == 2
-        assert "causal" in refused.err
+        assert message in refused.err
     assert invoke("train", "tiny.yaml", "name=masks", "train={steps: 1}", "--json").code == 0
     with pytest.raises(UsageError, match="next words"):
         probtrans_cli.load("runs/masks").next_words("two")

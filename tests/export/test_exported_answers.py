@@ -27,7 +27,7 @@ from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.export import answers as module
 from probtrans_cli.export.answers import Answers, RefusedError, best_valid
 from probtrans_cli.export.bundle import described, plan_of, write_beside
-from probtrans_cli.export.graph import Graph
+from probtrans_cli.export.graph import graph_of
 from probtrans_cli.export.measure import alike
 from probtrans_cli.tasks import tagging
 from probtrans_cli.tasks.tagging import allowed_by
@@ -38,13 +38,17 @@ def folder_of(model: Model, folder: Path) -> Answers:
     """What stands beside a graph, and the network of the graph as what runs it."""
     folder.mkdir()
     write_beside(model, "pt2", folder)
-    graph = Graph(model.network, plan_of(model, arcs=False))
+    graph = graph_of(model.network, plan_of(model, arcs=False))
 
     def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         outputs = graph(**{name: torch.from_numpy(values) for name, values in inputs.items()})
         return {name: values.numpy() for name, values in outputs.items()}
 
-    about = {"task": model.recipe.task.kind, "inputs": dict.fromkeys(graph.plan.inputs), **described(model)}
+    about = {
+        "task": model.recipe.task.kind,
+        "inputs": {name: graph.plan.axes(name) for name in graph.plan.inputs},
+        **described(model),
+    }
     return Answers(folder, run, json.loads(json.dumps(about)))
 
 
@@ -66,7 +70,9 @@ def drawn(invoke: Invoke, *options: str, seed: int = 0) -> Model:
     return model
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "language model of pieces")) for name in CASES]
+)
 def test_every_task_and_vocabulary_answers_as_parse_does(name: str, place: Path, invoke: Invoke) -> None:
     options = CASES[name]
     if name == "ner":

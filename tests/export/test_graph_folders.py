@@ -9,6 +9,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ import pytest
 from export_graphs import CASES, ENTITIES, LAYERS, NASTY, TAGGING, fitting, run_alone, vocabulary
 from made_tasks import Made
 from run_of_every_task import OVERRIDES, ROWS
-from support import Invoke
+from support import Invoke, Stdin
 
 from probtrans_cli.export.bundle import ALONE, EXAMPLE, PROGRAMS, alone, example_files
 from probtrans_cli.export.measure import alike
@@ -156,14 +157,14 @@ def test_a_dev_corpus_that_is_gone_is_reported(place: Path, invoke: Invoke) -> N
     assert "the score on dev was not measured" in ran.err
 
 
-def end_to_end(invoke: Invoke, form: str, *train: str) -> None:
+def end_to_end(invoke: Invoke, form: str, *train: str, texts: Sequence[str] = NASTY) -> None:
     """Train and export; compare the example and `parse` on the lines of a file."""
     if form == "onnx":
         pytest.importorskip("onnxruntime")
     report = exported(invoke, "--format", form, train=(*train, *SHORT))
     assert report["compared"]["texts"] == report["compared"]["same"] > 0
     assert report["left_out"]
-    texts = fitting(NASTY, report["longest"])
+    texts = fitting(texts, report["longest"])
     Path("texts").write_text("".join(f"{text}\n" for text in texts), "utf-8")
     parsed = invoke(
         "parse", "run", "texts", "--input", "text", "--no-split", "--trees", "no", "-f", "jsonl"
@@ -184,6 +185,24 @@ def end_to_end(invoke: Invoke, form: str, *train: str) -> None:
 )
 def test_a_folder_answers_as_parse_does(form: str, options: tuple[str, ...], place: Path, invoke: Invoke) -> None:
     end_to_end(invoke, form, *options)
+
+
+@pytest.mark.parametrize("form", [pytest.param("pt2", marks=pytest.mark.slow), "onnx"])
+def test_a_language_model_is_a_step(form: str, place: Path, invoke: Invoke, stdin: Stdin) -> None:
+    """By which the example gives surprisals, and goes on with texts as `generate` does."""
+    sizes = "{causal: true, chain: true, labels: 8, channels: 2, iterations: 1, distance: 1}"
+    few = [text for text in NASTY if len(text.split()) < 99]  # over so many words, rounding adds up
+    end_to_end(invoke, form, "task={kind: lm}", f"model={sizes}", texts=few)
+    texts = "two cheap", "", "Aardvarks fold"
+    for options in (("--temperature", "0.0"), ("--seed", "3", "--top-k", "9", "--top-p", "0.9")):
+        out = run_alone(Path("out").absolute(), "--words", "5", *options, *texts)
+        stdin("".join(f"{text}\n" for text in texts).encode())
+        assert invoke("generate", "run", "--words", "5", *options).out == out
+    folder = Path("out").absolute()
+    failed = subprocess.run(
+        [sys.executable, folder / "example.py", "--top-p", "2", "two"], capture_output=True, text=True, timeout=60
+    )
+    assert (failed.returncode, failed.stderr) == (2, "error: top_p 2.0: is out of range\n")
 
 
 PAIRS = list(zip((kind for kind in OVERRIDES if kind != "lm"), cycle(["pt2", "onnx"]), strict=False))

@@ -21,11 +21,12 @@ from probtrans_cli import models, tasks
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import bundle, measure, pt2
 from probtrans_cli.export.graph import Graph, Plan, axes_of, example_of, traced
+from probtrans_cli.export.graph import graph_of as module_of
 from probtrans_cli.export.measure import MOST
-from probtrans_cli.models.base import Wants
+from probtrans_cli.models.base import Readout, Wants
 from probtrans_cli.models.bayesian.weights import parametrized
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import LinearOutput
+from probtrans_cli.models.outputs import LinearOutput, TiedMean, TiedOutput
 from probtrans_cli.tasks.semantic import SemanticOutput
 
 FIELD = {"kind": "probabilistic", "labels": 8, "channels": 2, "iterations": 2, "dropout": 0.0, "distance": 1}
@@ -71,6 +72,7 @@ ENCODERS = {
     **{name: {"kind": "stacked", "dropout": 0.0, **one} for name, one in STACKS.items()},
 }
 TASKS = [(kind, number) for kind in tasks.TASKS for number in range(len(CASES_OF.get(kind, ())))]
+TASKS.remove(("lm", 1))  # a causal transformer has no graph
 
 
 def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, arcs: bool = True) -> Graph:
@@ -91,6 +93,40 @@ def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, 
             torch.nn.init.normal_(parameter, std=0.25)
     wants = Wants(words=torch.ones(1, 1, dtype=torch.bool))
     return Graph(network, Plan.of(network, wants, divides=divides, iteration=made.iterations if arcs else None))
+
+
+STEPS: dict[str, dict[str, Any]] = {
+    **{name: one for name, one in DECOMPOSITIONS.items() if name != "shared"},
+    **{name: OPTIONS[name] for name in ("neural", "dep-split", "single-split", "rectified", "steps", "gains")},
+    "shared": {"decomposition": {"kind": "shared", "rank": 4}},
+    "chain": {"chain": True, "readout_potentials": 2, "share_potentials": False, "damping": {"labels": 0.3}},
+    "serial": {"content": "serial", "chain": True},
+    "exact": {"chain": True, "message_weight": {"labels": 1.0, "heads": 1.0}, "readout_potentials": 1, "distance": 3},
+}
+"""Options of a causal field, all of which have a step."""
+
+
+def step_of(name: str) -> Graph:
+    """The graph of a language model."""
+    torch.manual_seed(0)
+    section = {**FIELD, **STEPS[name], "causal": True}
+    section.pop("root", None)
+    encoder = models.build(section)
+    exact = name == "exact"
+    never, gains = (0, 2), encoder.facts.width if encoder.facts.has_gains else 0
+
+    def output(one: Any) -> Any:
+        if exact:
+            return TiedOutput(40, False, gains=gains, never=never)
+        return TiedMean(40, one.latent_mean, gains=gains, never=never)
+
+    network = Network(40, encoder, output).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.4)
+    readout = Readout(None if exact else 2)
+    wants = Wants(tokens=torch.ones(1, 1, dtype=torch.bool), readout=readout)
+    return module_of(network, Plan.of(network, wants, divides=False))
 
 
 def same(graph: Graph, folder: Path) -> bool:
@@ -131,6 +167,19 @@ def test_every_encoder_has_a_module(name: str, few: None) -> None:
     graph = encoder_graph(ENCODERS[name], divides=True, features=12)
     assert set(graph.plan.inputs) == {"ids", "mask", "features", "first"}
     assert measure.largest_difference(graph.network, graph.plan, lambda given: graph(**given)).relative <= MOST
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_word_by_word_is_what_the_network_gives(name: str, few: None) -> None:
+    graph = step_of(name)
+    assert axes_of(graph)["next_memory"] == ["batch", 3, "before + 1", 8]
+    assert measure.largest_difference(graph.network, graph.plan, lambda given: graph(**given)).relative <= MOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STEPS)
+def test_every_step_can_be_traced(name: str, tmp_path: Path, few: None) -> None:
+    assert same(step_of(name), tmp_path)
 
 
 @pytest.mark.slow

@@ -88,8 +88,7 @@ class Chain(Factor):
 
     def next_message(self, prefix: Float[Tensor, "b n d"]) -> Float[Tensor, "b 1 d"]:
         """Return ``C q_n``, to the slot behind the prefix, zero if that is the first one."""
-        last = functional.linear(prefix[:, -1:], self.C)
-        return last if prefix.shape[1] else last.new_zeros(len(prefix), 1, last.shape[2])
+        return functional.linear(functional.pad(prefix, (0, 0, 1, 0))[:, -1:], self.C)
 
     def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
         assert Q.prefix is not None, "it is a factor of a causal field"
@@ -192,5 +191,5 @@ def spread(scores: Float[Tensor, "*k c r e"], variables: int) -> Float[Tensor, "
 
 def shifted(values: Float[Tensor, "b n ..."], by: int = 1, fill: float = 0.0) -> Float[Tensor, "b n ..."]:
     """Return the values of the word that stands ``by`` places before; ``fill`` where there is none."""
-    n = values.shape[1]
-    return functional.pad(values[:, : max(n - by, 0)], (0, 0) * (values.dim() - 2) + (min(by, n), 0), value=fill)
+    padded = functional.pad(values, (0, 0) * (values.dim() - 2) + (by, 0), value=fill)
+    return padded[:, : values.shape[1]]

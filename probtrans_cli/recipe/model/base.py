@@ -102,10 +102,6 @@ class Facts:
         return self.root_width or self.width
 
 
-CAUSAL = "causal: true", "causal=false"
-"""See :attr:`Facts.untraceable`."""
-
-
 class ModelSection(KindSection):
     """The options of an encoder. A kind has a field ``kind`` with one value, and fields or properties for the rest."""
 

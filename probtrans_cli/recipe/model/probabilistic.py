@@ -23,7 +23,7 @@ from probtrans_cli.recipe.base import (
     Size,
 )
 from probtrans_cli.recipe.data import VocabularySection
-from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Facts, Growth, ModelSection, in_proportion
+from probtrans_cli.recipe.model.base import MODELS, Facts, Growth, ModelSection, in_proportion
 
 
 class FactorSection(KindSection):
@@ -462,11 +462,7 @@ class ProbabilisticTransformer(ModelSection):
             growth=self._growth,
             root_width=None if self.root is None else self.root.labels,
             has_gains=self.gains,
-            untraceable=CAUSAL
-            if self.causal
-            else ("heads: tree", "heads=independent")
-            if self.heads == "tree"
-            else None,
+            untraceable=("heads: tree", "heads=independent") if self.heads == "tree" else None,
             without_moments=(f"`model.kind: {self.kind}`",),
         )
 

@@ -19,7 +19,7 @@ from probtrans_cli.recipe.base import (
     PositiveFloat,
     Size,
 )
-from probtrans_cli.recipe.model.base import CAUSAL, MODELS, Bayes, Facts, Growth, ModelSection, in_proportion
+from probtrans_cli.recipe.model.base import MODELS, Bayes, Facts, Growth, ModelSection, in_proportion
 
 POSITIONS: Kinds[Positions] = Kinds("positions")
 """The kinds of `model.positions`."""
@@ -174,7 +174,7 @@ class Transformer(ModelSection):
             has_bert_output=True,
             has_pooler=self.pooler,
             is_causal=self.causal,
-            untraceable=CAUSAL if self.causal else None,
+            untraceable=("causal: true of a transformer", "kind=probabilistic") if self.causal else None,
             separate_layers=0 if self.share_layers else self.layers,
             segment_types=self.segments,
             position_rows=self.positions.table_rows,

@@ -26,7 +26,7 @@ class Arcs:
     def __init__(self, prefix: Float[Tensor, "b n d"], ternary: Ternary) -> None:
         self.prefix, self.ternary = prefix, ternary
         self.projection: Projection = ternary.projection([bucket_count(ternary.distance, causal=True)])
-        self.position = torch.arange(prefix.shape[1], device=prefix.device).repeat(len(prefix))
+        self.position = torch.arange(prefix.shape[1], device=prefix.device).repeat(prefix.shape[0])
         sides = self.sides(prefix)
         self.v = self._rows(sides.head.expand(sides.u.shape))
 
