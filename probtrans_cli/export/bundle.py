@@ -145,7 +145,7 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
                 rounding = measure.largest_rounding(network, graph.plan).relative
                 log_difference(largest.relative, rounding)
                 report["largest_relative_rounding"] = rounding
-            tokens = min(measure.WORDS, network.longest or measure.WORDS)
+            tokens = measure.longest_of(network, graph.plan)
             report |= {
                 "measured_over": f"random sentences of 1 to {tokens} tokens, in batches of 1 to {measure.SENTENCES}: "
                 f"the 4 corners and {measure.DRAWS} more batches",

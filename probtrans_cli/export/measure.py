@@ -131,6 +131,7 @@ def representations(model: Model) -> Tensor:
 
 # --- a graph and its network ------------------------------------------------------------------------------------------
 
+STEPS = 40  # words of the longest sentences that a language model reads, a call for each
 WORDS, SENTENCES, DRAWS = 200, 64, 8
 """The longest sentences, the largest batch, and how many batches of random sizes are drawn beside the corners."""
 SPEED_SENTENCES, SPEED_WORDS, SPEED_SECONDS = 16, 25, 0.5
@@ -191,9 +192,14 @@ def drawn(network: Network, plan: Plan, size: tuple[int, int], random: torch.Gen
     return Drawn(Inputs(ids=ids, mask=mask, first=first, features=features, segments=segments), wants, words)
 
 
-def sizes(longest: int | None, random: torch.Generator) -> Iterator[tuple[int, int]]:
-    """Yield the corners, and batches in between; no sentence is longer than the network reads."""
-    most = min(WORDS, longest or WORDS)
+def longest_of(network: Network, plan: Plan) -> int:
+    """Return the number of tokens of the longest sentences that are measured."""
+    most = WORDS if plan.readout is None else min(WORDS, STEPS)
+    return min(most, network.longest or most)
+
+
+def sizes(most: int, random: torch.Generator) -> Iterator[tuple[int, int]]:
+    """Yield the corners, and batches in between; ``most``: tokens of the longest sentence."""
     yield from ((1, 1), (1, most), (SENTENCES, 1), (SENTENCES, most))
     for _ in range(DRAWS):
         yield tuple(int(torch.randint(1, top + 1, (), generator=random)) for top in (SENTENCES, most))  # type: ignore[misc]
@@ -231,7 +237,7 @@ def _largest(
 ) -> Difference:
     random = torch.Generator().manual_seed(seed)
     absolute, relative = [0.0], [0.0]
-    for size in sizes(network.longest, random):
+    for size in sizes(longest_of(network, plan), random):
         sentences = drawn(network, plan, size, random)
         for left, right in _compared(*outputs(sentences.inputs, sentences.wants), sentences, plan):
             assert left.shape == right.shape, "a graph gives what the network gives"

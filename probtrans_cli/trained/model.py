@@ -20,10 +20,10 @@ from probtrans_cli.data.sentence import Sentence, divided
 from probtrans_cli.data.streams import excess
 from probtrans_cli.data.tokens import LONGEST, listed
 from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.statistics.sampling import Sampling
 from probtrans_cli.text import from_json
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.generation import (
-    Sampling,
     continuations,
     next_words,
     require_causal,
@@ -100,7 +100,7 @@ class Model(ModelBase):
 
         Args:
             prompt: a text, or its words.
-            options: fields of :class:`probtrans_cli.trained.generation.Sampling`, such as ``words=20`` or ``top_k=5``.
+            options: fields of :class:`probtrans_cli.statistics.sampling.Sampling`, such as ``words=20`` or ``top_k=5``.
 
         Raises:
             UsageError: another kind of model, or an option out of range.

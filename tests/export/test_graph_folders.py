@@ -46,7 +46,8 @@ def exported(invoke: Invoke, *options: str, train: tuple[str, ...] = ()) -> dict
 
 @pytest.mark.parametrize("form", PROGRAMS)
 def test_the_example_is_short(form: str) -> None:
-    model: Any = SimpleNamespace(vocabulary=Made("tagging", 0).vocabulary, recipe=SimpleNamespace(name='a "b" \\c'))
+    made, recipe = Made("lm", 0), SimpleNamespace(name='a "b" \\c')
+    model: Any = SimpleNamespace(vocabulary=made.vocabulary, task=made.task, recipe=recipe)
     text = example_files(model, form)[EXAMPLE]
     compile(text, EXAMPLE, "exec")
     lines = text.splitlines()
@@ -187,7 +188,8 @@ def test_a_folder_answers_as_parse_does(form: str, options: tuple[str, ...], pla
     end_to_end(invoke, form, *options)
 
 
-@pytest.mark.parametrize("form", [pytest.param("pt2", marks=pytest.mark.slow), "onnx"])
+@pytest.mark.slow
+@pytest.mark.parametrize("form", PROGRAMS)
 def test_a_language_model_is_a_step(form: str, place: Path, invoke: Invoke, stdin: Stdin) -> None:
     """By which the example gives surprisals, and goes on with texts as `generate` does."""
     sizes = "{causal: true, chain: true, labels: 8, channels: 2, iterations: 1, distance: 1}"

@@ -101,6 +101,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "shared": {"decomposition": {"kind": "shared", "rank": 4}},
     "chain": {"chain": True, "readout_potentials": 2, "share_potentials": False, "damping": {"labels": 0.3}},
     "serial": {"content": "serial", "chain": True},
+    "variables": {"label_variables": 2, "chain": True},
     "exact": {"chain": True, "message_weight": {"labels": 1.0, "heads": 1.0}, "readout_potentials": 1, "distance": 3},
 }
 """Options of a causal field, all of which have a step."""
@@ -174,6 +175,15 @@ def test_word_by_word_is_what_the_network_gives(name: str, few: None) -> None:
     graph = step_of(name)
     assert axes_of(graph)["next_memory"] == ["batch", 3, "before + 1", 8]
     assert measure.largest_difference(graph.network, graph.plan, lambda given: graph(**given)).relative <= MOST
+
+
+def test_a_step_can_be_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "SENTENCES", 3)
+    monkeypatch.setattr(measure, "STEPS", 7)
+    graph = step_of("gains")
+    pt2.save(graph, traced(graph, "pt2"), tmp_path / "model.pt2")
+    run = pt2.opened(tmp_path / "model.pt2")
+    assert measure.largest_difference(graph.network, graph.plan, run).relative <= MOST
 
 
 @pytest.mark.slow
