@@ -302,9 +302,9 @@ class Answers:
         ids, step, of_tokens = padded([text.ids for text in texts], self.reading["pad"]), self.begin(len(texts)), []
         for of_texts in ids.T:
             log_p = log_softmax(step["scores"].astype(np.float64) / self.rules["temperature"])
-            own, p = np.take_along_axis(log_p, of_texts[:, None], -1), np.exp(log_p)
+            log_word, p = np.take_along_axis(log_p, of_texts[:, None], -1), np.exp(log_p)
             entropy = -(p * np.where(p > 0.0, log_p, 0.0)).sum(-1)
-            of_tokens.append(np.stack([-own[:, 0], entropy, (log_p > own).sum(-1) + 1.0], axis=-1))
+            of_tokens.append(np.stack([-log_word[:, 0], entropy, (log_p > log_word).sum(-1) + 1.0], axis=-1))
             step = self.read_on(of_texts, step)
         return {"bits": np.stack(of_tokens, axis=1) / (np.log(2.0), np.log(2.0), 1.0)}
 

@@ -252,7 +252,8 @@ class GraphPredictor(Predictor):
     def _word_by_word(self, ids: Tensor) -> Tensor:
         """Return the scores ``[b, n, v]`` of every word by the words before it."""
         sizes = self.plan.sizes
-        memory, scores = torch.zeros(ids.shape[0], sizes["states"], 0, sizes["labels"]), []
+        memory = torch.zeros(ids.shape[0], sizes["states"], 0, sizes["labels"])
+        scores: list[Tensor] = []
         for word in ids.unbind(1):
             outputs = self.run({"word": word.contiguous(), "memory": memory})
             scores += [] if scores else [outputs["first"].expand_as(outputs[MAIN])]

@@ -96,8 +96,8 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
         return Written("ProbabilisticModel", [*notes, "the output layer is left out"])
     if section.facts.is_causal:
         never = [model.vocabulary.PAD, model.vocabulary.MASK]
-        texts = {**model.vocabulary_files, **texts}  # so that a training can start from it
-        options: dict[str, Any] = {"pad": never[0], "never": never, "texts": texts, "dtype": dtype}
+        files = {**model.vocabulary_files, **texts}  # so that a training can start from it
+        options: dict[str, Any] = {"pad": never[0], "never": never, "texts": files, "dtype": dtype}
         notes += write_gpt2(section, weights_of(network), folder, expand_shared=expand_shared, **options)
         return Written(GPT2, notes)
     architecture = architecture_of(model)

@@ -76,11 +76,10 @@ class FolderConfig(BaseModel):
         width, heads, activation = (getattr(self, key) for key in self.sizes)
         if activation not in ACTIVATIONS:
             yield f"{self.sizes[2]}: {activation!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
-        for key, value in self.usual.items():
-            if getattr(self, key) not in (value, None):
-                only = f"; only {value!r} is read" if isinstance(value, str) else ""
-                found = getattr(self, key)
-                yield f"{key}: {repr(found) if only else _shown(found)} is unsupported{only}"
+        for key, usual in self.usual.items():
+            if (value := getattr(self, key)) not in (usual, None):
+                only = f"{value!r} is unsupported; only {usual!r} is read"
+                yield f"{key}: {only if isinstance(usual, str) else f'{_shown(value)} is unsupported'}"
         if width % heads:
             yield f"{self.sizes[0]}: {width} is not a multiple of {self.sizes[1]} {heads}"
         for key, neutral in _NEUTRAL.items():
