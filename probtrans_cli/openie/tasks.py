@@ -30,8 +30,8 @@ from probtrans_cli.openie.coordinations import (
     rows_to_coordinations,
     text_to_coordinations,
 )
-from probtrans_cli.openie.extractions import PARTS, Extraction, located_tuple, runs, tuple_record, tuples_in
-from probtrans_cli.openie.output import CONTENT, ENDS_WITHOUT, NONE, GridOutput, penalties
+from probtrans_cli.openie.extractions import NONE, PARTS, Extraction, located_tuple, runs, tuple_record, tuples_in
+from probtrans_cli.openie.output import CONTENT, ENDS_WITHOUT, GridOutput, penalties
 from probtrans_cli.openie.scores import (
     CRITERIA,
     TupleText,
