@@ -16,9 +16,8 @@ from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.openie.alignment import TupleWords, align
 from probtrans_cli.openie.extractions import Extraction, rows_to_tuples
-from probtrans_cli.openie.scorers import score_carb
 from probtrans_cli.openie.scores import TupleText
-from probtrans_cli.openie.tuple_files import read_gold, read_predictions
+from probtrans_cli.openie.tuple_files import read_gold, read_predictions, score_carb
 from probtrans_cli.openie.writing import WRITTEN, allennlp_line, carb_line, coordination_lines, label_lines
 from probtrans_cli.recipe.data import Data
 

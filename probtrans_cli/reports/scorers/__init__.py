@@ -46,14 +46,14 @@ _ROWS = (
     Scorer(
         "carb",
         "tuples as lines of CaRB or AllenNLP, or as JSON lines",
-        "probtrans_cli.openie.scorers:score_carb",
+        "probtrans_cli.openie.tuple_files:score_carb",
         ("single_match", "default_confidence"),
     ),
-    Scorer("wire57", "the same files, by the Wire57-C score", "probtrans_cli.openie.scorers:score_wire57"),
+    Scorer("wire57", "the same files, by the Wire57-C score", "probtrans_cli.openie.tuple_files:score_wire57"),
     Scorer(
         "coordination",
         "rows of labels as in OpenIE6, or JSON lines",
-        "probtrans_cli.openie.scorers:score_coordinations",
+        "probtrans_cli.openie.tuple_files:score_coordinations",
         ("compat",),
     ),
     Scorer(
