@@ -186,8 +186,8 @@ MUTATIONS = (
     ),
     Mutation(
         "models/probabilistic/causal.py",
-        "last = functional.linear(prefix[:, -1:], self.C)",
-        "last = functional.linear(prefix[:, -1:], self.C.T)",
+        "return functional.linear(functional.pad(prefix, (0, 0, 1, 0))[:, -1:], self.C)",
+        "return functional.linear(functional.pad(prefix, (0, 0, 1, 0))[:, -1:], self.C.T)",
         "tests/models/test_causal.py",
     ),
     Mutation("models/width.py", "heads=r / per_label", "heads=r", "tests/training/test_width.py"),

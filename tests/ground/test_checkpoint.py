@@ -164,7 +164,7 @@ def test_the_source_has_no_way_to_run_what_it_reads() -> None:
     harmless = re.compile(r"torch\.load\([^()]*, weights_only=True\)|^import pickle$|except pickle\.UnpicklingError:")
     for path in PACKAGE.rglob("*.py"):
         for number, text in enumerate(path.read_text("utf-8").splitlines(), start=1):
-            line = harmless.sub("", text) if path == PACKAGE / "hf" / "bert.py" else text
+            line = harmless.sub("", text) if path == PACKAGE / "hf" / "tensors.py" else text
             assert not forbidden.search(line), f"{path}:{number}: {line}"
 
 
