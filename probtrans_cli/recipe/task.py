@@ -253,8 +253,9 @@ class LanguageModel(TaskSection):
     output: Literal["linear", "tied"] = "tied"
     """tied: words are scored by the unary scores (the word vectors of a transformer), with a bias for every word;
     linear: by a linear layer (transformers only)."""
-    start_at_frequencies: bool = True
-    """true: the bias of every word starts at the logarithm of its frequency in train; false: all start alike."""
+    start_at_frequencies: Literal["fixed"] | bool = True
+    """true: the bias of every word starts at the logarithm of its frequency in train; fixed: and stays there; false:
+    all start alike."""
     word_bias: bool = True
     """false: words have no score of their own, as in GPT-2 (tied transformers only)."""
     sampled: PositiveInt | None = None

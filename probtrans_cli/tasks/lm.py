@@ -40,6 +40,13 @@ class CausalLanguageModelling(Task):
         return self.vocabulary.size
 
     def output(self, encoder: Encoder) -> OutputLayer:
+        words: Any = self._words(encoder)
+        if self.section.start_at_frequencies == "fixed":
+            words.bias.requires_grad_(False)
+        output: OutputLayer = words
+        return output
+
+    def _words(self, encoder: Encoder) -> OutputLayer:
         never = (self.vocabulary.PAD, self.vocabulary.MASK)
         if encoder.facts.has_head_variables and self.section.readout == "mean-field":
             assert encoder.latent_mean is not None, "it has latent variables"

@@ -141,8 +141,10 @@ def width_factors(network: nn.Module) -> dict[int, float]:
 def freeze(section: Train, network: Network) -> None:
     """Switch off the gradients of what the recipe freezes, or does not learn as a probe: no optimizer moves it."""
     if section.probe:
+        learned = [parameter for parameter in network.output.parameters() if parameter.requires_grad]
         network.requires_grad_(False)
-        network.output.requires_grad_(True)
+        for parameter in learned:
+            parameter.requires_grad_(True)
     for stage in network.stages()[: section.frozen_stages]:
         for parameter in stage:
             parameter.requires_grad_(False)

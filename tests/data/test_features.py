@@ -37,9 +37,10 @@ from probtrans_cli.models.network import HIDDEN, PADDING, Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedOutput
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
 from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.recipe.task import MaskedLanguageModel
+from probtrans_cli.recipe.task import LanguageModel, MaskedLanguageModel
 from probtrans_cli.tasks.base import entry_features
 from probtrans_cli.tasks.batch import collate
+from probtrans_cli.tasks.lm import CausalLanguageModelling
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Parser
@@ -345,6 +346,24 @@ def test_a_language_model_starts_at_the_frequencies_of_its_words_where_that_is_w
     task.start(made, encoded(words, [["a", "b", "a"], ["a", "b", "c"]]))
     frequencies = torch.tensor([1, 1, 1, 4, 3]) / 10.0  # specials, though one of them occurs, then a and b
     torch.testing.assert_close(made.words.bias.detach(), frequencies.log() if expected else before)
+
+
+@pytest.mark.parametrize(
+    ("section", "output"), [({**SECTION, "causal": True}, "tied"), ({**LAYERS, "causal": True, "norm": "pre"}, "linear")]
+)
+def test_fixed_frequencies_stay_while_all_else_is_learned(section: Any, output: str) -> None:
+    words = build_vocabulary(WordVocabulary(), SENTENCES)
+    options = LanguageModel(kind="lm", output=output, start_at_frequencies="fixed")
+    task = CausalLanguageModelling(options, words, {})
+    made, split = Network(words.size, models.build(section), task.output), encoded(words)
+    task.start(made, split)
+    started = {name: tensor.detach().clone() for name, tensor in made.named_parameters()}
+    optimizer = torch.optim.Adam([p for p in made.parameters() if p.requires_grad], lr=0.05, weight_decay=0.1)
+    loss = loss_of(task, made, split, np.arange(3))
+    loss.total.backward()
+    optimizer.step()
+    same = [name for name, tensor in made.named_parameters() if torch.equal(tensor, started[name])]
+    assert [name for name in same if started[name].numel()] == ["output.bias"]
 
 
 @pytest.mark.slow
