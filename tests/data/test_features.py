@@ -349,7 +349,8 @@ def test_a_language_model_starts_at_the_frequencies_of_its_words_where_that_is_w
 
 
 @pytest.mark.parametrize(
-    ("section", "output"), [({**SECTION, "causal": True}, "tied"), ({**LAYERS, "causal": True, "norm": "pre"}, "linear")]
+    ("section", "output"),
+    [({**SECTION, "causal": True}, "tied"), ({**LAYERS, "causal": True, "norm": "pre"}, "linear")],
 )
 def test_fixed_frequencies_stay_while_all_else_is_learned(section: Any, output: str) -> None:
     words = build_vocabulary(WordVocabulary(), SENTENCES)
