@@ -32,3 +32,19 @@ def test_a_tagger_is_exported_and_runs_by_itself(probtrans: str, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     first, *tokens = done.stdout.splitlines()
     assert (first, len(tokens)) == ("meta", 7)
+
+
+@pytest.mark.slow
+def test_a_language_model_goes_word_by_word(probtrans: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    commands = block("steps", "docs/exports.md").replace("quickstart-lm\n", "quickstart-lm train.steps=20\n", 1)
+    commands += """
+echo "two cheap farmers fold a dark shirt" | probtrans parse runs/quickstart-lm -f jsonl --trees no
+probtrans generate runs/quickstart-lm --words 8 --seed 1 "two cheap farmers"
+"""
+    done = run(probtrans + commands, tmp_path)
+    assert done.returncode == 0, done.stderr
+    *surprisals, continued, parsed, generated = done.stdout.splitlines()[-10:]
+    bits = [float(line.split("\t")[1]) for line in surprisals]
+    assert bits == pytest.approx(json.loads(parsed)["surprisal"], abs=1e-4)
+    assert continued == generated
