@@ -96,7 +96,7 @@ def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, 
 
 
 STEPS: dict[str, dict[str, Any]] = {
-    **{name: one for name, one in DECOMPOSITIONS.items() if name != "shared"},
+    **{name: options for name, options in DECOMPOSITIONS.items() if name != "shared"},
     **{name: OPTIONS[name] for name in ("neural", "dep-split", "single-split", "rectified", "steps", "gains")},
     "shared": {"decomposition": {"kind": "shared", "rank": 4}},
     "chain": {"chain": True, "readout_potentials": 2, "share_potentials": False, "damping": {"labels": 0.3}},
@@ -117,10 +117,10 @@ def step_of(name: str) -> Graph:
     exact = name == "exact"
     never, gains = (0, 2), encoder.facts.width if encoder.facts.has_gains else 0
 
-    def output(one: Any) -> Any:
+    def output(encoder: Any) -> Any:
         if exact:
             return TiedOutput(40, False, gains=gains, never=never)
-        return TiedMean(40, one.latent_mean, gains=gains, never=never)
+        return TiedMean(40, encoder.latent_mean, gains=gains, never=never)
 
     network = Network(40, encoder, output).eval()
     with torch.no_grad():
