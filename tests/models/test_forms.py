@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,24 @@ def test_states_of_wanted_positions(options: dict[str, Any], monkeypatch: pytest
             some, whole = (Encoded(part.states * there, part.sentence, part.arcs) for part in (some, whole))
             assert_near(values(some), values(whole), 1e-12)
             assert_near(gradients(model, unary, some), gradients(model, unary, whole), 1e-12)
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, {"causal": True}], ids=name)
+def test_an_update_leaves_no_tensors_behind(options: dict[str, Any]) -> None:
+    """What a gradient was computed from is freed with it: nothing grows from one update to the next."""
+    unary, mask = sentences(LENGTHS)
+    for messages in ("fast", *({"plain", *FAST} if "causal" not in options else ())):
+        model = encoder(**{"iterations": 3, "dropout": 0.1} | options, messages=messages).train()
+        alive = []
+        for _ in range(3):
+            model(Words(unary, mask)).states.sum().backward()
+            model.zero_grad()
+            gc.collect()
+            alive.append(sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects()))
+        assert alive[1] == alive[2], messages
 
 
 # --- padding and empty batches ----------------------------------------------------------------------------------------

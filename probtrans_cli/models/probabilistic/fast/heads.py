@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -462,14 +463,15 @@ class BlockedHeads(HeadVariables):
         sides = self.messages.sides(labels)
         now = [_in_precision_of_products(side) for kind in zip(*sides.far, strict=True) for side in kind]
         short = self.messages.short(sides, extra)
-        before, self.before = self.before, (short, now)
-        if self.inference.asynchronous:
-            scored, tensors = short, now
-        elif before is not None:
-            scored, tensors = before[0], [*now, *before[1]]
-        else:  # uniform
-            scored, tensors = torch.zeros_like(short), [*now, *(torch.zeros_like(side) for side in now)]
-        used, *parts = _Blocks.apply(self, scored, *tensors)  # type: ignore[no-untyped-call]
+        scored, tensors = short, now
+        if not self.inference.asynchronous:
+            uniform = torch.zeros_like(short), [torch.zeros_like(side) for side in now]
+            scored, scored_sides = self.before or uniform
+            tensors, self.before = [*now, *scored_sides], (short, now)
+        # Autograd keeps its first argument as long as the results: if it held them, neither would ever be freed.
+        blocks = copy(self)
+        blocks.before = None
+        used, *parts = _Blocks.apply(blocks, scored, *tensors)  # type: ignore[no-untyped-call]
         far = len(sides.far)
         return self.messages.to_labels(sides, parts[:far], parts[far:], used, rows)
 
