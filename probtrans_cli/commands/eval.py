@@ -39,7 +39,7 @@ from probtrans_cli.errors import (
 from probtrans_cli.folders import lock, regular
 from probtrans_cli.folders.checkpoints import is_installed, locate
 from probtrans_cli.recipe.data import Data, Select
-from probtrans_cli.recipe.training import Eval
+from probtrans_cli.recipe.training import Eval, Precision
 from probtrans_cli.reports.charts import reliability_diagram
 from probtrans_cli.reports.scores import CHOICES, UNCERTAINTY_ROWS, evaluation_report, flattened
 from probtrans_cli.tasks import TASKS
@@ -109,6 +109,7 @@ class EvalRequest(PredictOptions):
     ood: str | None = None
     """Another text: also how well the uncertainty tells it from the corpus; ``extra``: the recipe's."""
     threads: int | None = None
+    precision: Precision | None = None
 
 
 def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetError | None]:
@@ -258,7 +259,7 @@ def _loaded(
     if request.top is not None and not request.latent_labels:
         hint = f"write --labels --top {request.top}, or leave it out"
         raise UsageError("--top says how much --labels shows", hint=hint)
-    model = Model.load(request.checkpoint, threads=request.threads, local=ranks.local)
+    model = Model.load(request.checkpoint, threads=request.threads, precision=request.precision, local=ranks.local)
     if request.ood is not None and model.task.answers.trees:
         raise UsageError("--ood: a parser has no one answer whose uncertainty could tell", hint="leave it out")
     predictor, method = _predictor_of(model, request, runs)
@@ -317,7 +318,7 @@ def _predictor_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> tu
             message = f"{name}: the same checkpoint as {folders[folder]}, twice in one ensemble"
             raise UsageError(message, hint="give different runs, for example those of train --seeds 0,1,2")
         folders[folder] = name
-    members = [model, *(Model.load(name, threads=request.threads) for name in runs)]
+    members = [model, *(Model.load(name, threads=request.threads, precision=request.precision) for name in runs)]
     return ensemble_of(members, doubt=request.uncertainty), f"ensemble of {len(members)}"
 
 

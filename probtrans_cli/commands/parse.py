@@ -22,6 +22,7 @@ from probtrans_cli.errors import ProbtransError, UsageError
 from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.source import IN_FOLDER as RECIPE
 from probtrans_cli.recipe.source import load_stored
+from probtrans_cli.recipe.training import Precision
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Answers
 from probtrans_cli.text import counted, harmless
@@ -52,6 +53,7 @@ class ParseRequest(ParseOptions):
     output: Path | None = None
     folder: Path | None = None
     threads: int | None = None
+    precision: Precision | None = None
 
 
 COUNTS = ("long", "empty", "lost")
@@ -119,7 +121,7 @@ class Parsing:
         self.request = request
         self.form = form = FORMATS[request.format]
         _refuse_what_it_cannot_show(request)
-        self.model = model = Model.load(request.checkpoint, threads=request.threads)
+        self.model = model = Model.load(request.checkpoint, threads=request.threads, precision=request.precision)
         options: ParseOptions = request
         if form.shows:
             if not set(form.shows) & set(model.task.answers.gives):

@@ -22,6 +22,7 @@ from probtrans_cli.recipe.base import (
 from probtrans_cli.recipe.model.base import PositiveKLWeight, WeightPredict, WeightPrior
 
 Messages = Literal["fast", "plain"]
+Precision = Literal["auto", "float32", "bfloat16"]
 Forms = Messages | Literal["banded", "linear"]
 """Messages, and two names for forms of the fast ones, to compare them."""
 
@@ -286,7 +287,7 @@ class Runtime(Section):
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: the GPU if there is one."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Precision = "auto"
     """auto: bfloat16 autocast on the GPU, float32 on the CPU. Where products in bfloat16 are slower than in float32, as
     on a processor without instructions for them, float32 is used instead, with a warning."""
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None

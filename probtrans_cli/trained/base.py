@@ -36,7 +36,7 @@ from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_stored
-from probtrans_cli.recipe.training import Runtime
+from probtrans_cli.recipe.training import Precision, Runtime
 from probtrans_cli.statistics.word_order import standing_alone, word_order
 from probtrans_cli.tasks.base import Evaluation, Task, entry_features, scored
 from probtrans_cli.tasks.batch import Batch, collate
@@ -156,15 +156,18 @@ class ModelBase:
         return cls(recipe, vocabulary, labels, task, network, machine, reading)
 
     @classmethod
-    def load(cls, name: str, *, threads: int | None = None, local: int | None = None) -> Self:
+    def load(
+        cls, name: str, *, threads: int | None = None, precision: Precision | None = None, local: int | None = None
+    ) -> Self:
         """Load the model of a CKPT argument, on the GPU if there is one, with float32 weights.
 
-        ``local``: of several processes on this machine the number of this one, which is that of its GPU.
+        ``precision``: of its products; None: as its recipe says. ``local``: of several processes on this machine the
+        number of this one, which is that of its GPU.
         """
         folder = checkpoint.locate(name)
         stamp, kept = _KEPT.get(folder, (None, None))
         if isinstance(kept, cls) and stamp == _stamp(folder):
-            kept.machine = _machine(kept.recipe, threads, local)
+            kept.machine = _machine(kept.recipe, threads, precision, local)
             return kept
         verified = checkpoint.verify(folder)
         raw = verified.json("config.json", dict[str, Any])
@@ -185,7 +188,7 @@ class ModelBase:
             vocabulary = load_vocabulary(folder)
         except DataError as error:
             raise CheckpointError(error.message, hint=_OTHER) from None
-        model = cls.new(recipe, vocabulary, labels, _machine(recipe, threads, local))
+        model = cls.new(recipe, vocabulary, labels, _machine(recipe, threads, precision, local))
         verified.load_into(model.network, "model.safetensors")
         model.network.float().eval()
         if outside := outside_bounds(model.network):
@@ -327,8 +330,9 @@ def _stamp(folder: Path) -> frozenset[tuple[object, ...]]:
     return frozenset((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in files)
 
 
-def _machine(recipe: Recipe, threads: int | None, local: int | None) -> Machine:
-    return Machine(Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision), local)
+def _machine(recipe: Recipe, threads: int | None, precision: Precision | None, local: int | None) -> Machine:
+    of_recipe = recipe.runtime
+    return Machine(Runtime(threads=threads or of_recipe.threads, precision=precision or of_recipe.precision), local)
 
 
 def _commonness(vocabulary: Vocabulary) -> Float[Tensor, " v"]:

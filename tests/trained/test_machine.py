@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from probtrans_cli import __main__, load
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.trained import machine
 from probtrans_cli.trained.machine import Machine
@@ -74,3 +77,19 @@ def test_bfloat16_is_used_where_it_is_faster(fast: bool, monkeypatch, capsys) ->
         assert not Machine(Runtime(device="cpu")).bfloat16
     finally:
         machine.has_fast_bfloat16.cache_clear()
+
+
+def test_answers_in_another_precision_than_the_training(trained: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(machine, "has_fast_bfloat16", lambda _: True)
+    monkeypatch.chdir(trained)
+    assert not load("runs/tagger").machine.bfloat16
+    assert load("runs/tagger", precision="bfloat16").machine.bfloat16
+    probabilities = {}
+    for precision in ("float32", "bfloat16"):
+        options = ["-f", "jsonl", "--trees", "no", "--prob", "--precision", precision]
+        assert __main__.run(["parse", "runs/tagger", "test.conllu", *options]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        probabilities[precision] = torch.tensor([p for row in rows for p in row["tag_probability"]])
+        assert __main__.run(["eval", "runs/tagger", "--precision", precision]) == 0
+        capsys.readouterr()
+    assert 0 < (probabilities["bfloat16"] - probabilities["float32"]).abs().max() < 0.05
