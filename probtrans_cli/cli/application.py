@@ -168,8 +168,8 @@ Precision = Annotated[
     Literal["auto", "float32", "bfloat16"] | None,
     Option(
         "--precision",
-        help="Of products: bfloat16 takes down to a third of the time where the processor has it (elsewhere float32 is "
-        "used, with a warning), and changes probabilities in the third digit; default: as in the training.",
+        help="Of products: bfloat16 is quicker where the processor has it (elsewhere float32 is used, with a warning), "
+        "and changes probabilities by up to 0.02; default: as in the training.",
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON on stdout.")]
