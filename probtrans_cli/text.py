@@ -95,16 +95,25 @@ def columns(text: str) -> int:
     return width
 
 
-def from_json(text: str | bytes) -> Any:
+def from_json(text: str | bytes, *, unique: bool = False) -> Any:
     """Return the value of a text of JSON.
 
     Raises:
-        ValueError: it is no JSON, no UTF-8, or nested so deeply that Python's reader gives up.
+        ValueError: it is no JSON, no UTF-8, or nested so deeply that Python's reader gives up; or, if keys must be
+            ``unique``, an object has a key twice.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique if unique else None)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(key for key in values if sum(name == key for name, _ in pairs) > 1)
+        raise ValueError(f"the key {printable(twice)!r} twice in an object")
+    return values
 
 
 def _hidden(character: str) -> bool:

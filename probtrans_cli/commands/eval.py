@@ -26,6 +26,7 @@ from probtrans_cli.data.corpus.tally import END, Tally, chosen, in_blocks, notin
 from probtrans_cli.data.files import display_name, find, find_all, require_output
 from probtrans_cli.data.processes import Ranks
 from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
+from probtrans_cli.data.readers.columns import TAG
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.data.streams import form_of
@@ -511,7 +512,7 @@ def corpus_of(
     for line in (
         *tally.notes(title, data),
         *tally.tag_warnings(),
-        *tally.header_warnings(model.labels.get(LABEL, ())),
+        *tally.header_warnings(data.format, model.labels.get(TAG if data.format == "columns" else LABEL, ())),
         *unlearned(title, model.recipe.task, corpus, tally.new_labels),
     ):
         console.log(line)

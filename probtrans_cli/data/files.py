@@ -48,7 +48,8 @@ def open_lines(path: str | Path) -> Iterator[str]:
     """Yield the lines of a file without their ``\\n``, one at a time; `-` is standard input, and files whose names end
     as one of :data:`COMPRESSED` are unpacked.
 
-    A byte-order mark at the start is dropped. Nothing but ``\\n`` ends a line (not U+2028 or a form feed).
+    A byte-order mark at the start of a line is dropped: files that were joined have some within. Nothing but ``\\n``
+    ends a line (not U+2028 or a form feed).
 
     Raises:
         DataError: the file cannot be opened or unpacked, is not UTF-8, or has a line of more than
@@ -75,8 +76,8 @@ def raw_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def decoded(lines: Iterable[bytes], name: str, *, begins: bool = True) -> Iterator[str]:
-    """Yield lines as text without their ``\\n``; ``begins``: they are the first of their file, which may begin with a
-    byte-order mark.
+    """Yield lines as text without their ``\\n`` and without a byte-order mark; ``begins``: they are the first of their
+    file.
 
     Raises:
         DataError: a line is not UTF-8, or too long; the message names its number, counted from 1.
@@ -88,8 +89,7 @@ def decoded(lines: Iterable[bytes], name: str, *, begins: bool = True) -> Iterat
             if len(raw) > longest:
                 hint = f"a line is a sentence or a word: end each with a line break, not more than {longest:,} bytes"
                 raise DataError(f"{name}:{number}: a line of more than {longest:,} bytes", hint=hint)
-            line = raw.decode("utf-8").removesuffix("\n")
-            yield line.removeprefix("\ufeff") if number == 1 and begins else line
+            yield raw.decode("utf-8").removesuffix("\n").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         hint = "corpora are UTF-8: convert it with iconv"
         hint += f"; a compressed file must end in {ENDINGS}" if number == 1 and begins else ""

@@ -67,7 +67,7 @@ class Sentence:
     begins: bool = False
     """Whether it is the first of a document."""
     may_be_header: bool = False
-    """Whether it is the first row of a table that may have a header."""
+    """Whether its first line is that of a file that may have a header."""
     unread: str = ""
     """Why it is too long for the model; empty: it is read."""
     where: str = ""

@@ -29,6 +29,7 @@ _REMEDIES: dict[Appearance, str] = {
     "jsonl": "give plain text or CoNLL-U",
     "markup": "give the text alone",
     "bytes": "convert it to UTF-8 with iconv",
+    "returns": "write line ends as \\n",
 }
 
 

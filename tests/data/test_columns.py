@@ -125,6 +125,13 @@ def test_lines_of_other_columns_are_refused() -> None:
         assert "comments" not in (caught.value.hint or "")
 
 
+def test_lines_that_end_in_returns_alone_are_refused() -> None:
+    """Else the whole file would be one word with the last tag."""
+    for line in ("a O\rb X\r", "a\tO\rb\tX", "\ra O"):
+        with pytest.raises(DataError, match=r"^x:2: a line end \\r within the line$"):
+            list(read_columns(["", line], "x"))
+
+
 def test_the_error_for_a_line_that_begins_with_a_hash_names_the_key() -> None:
     for text in ["# id 7 en\na _ O\n", "a _ O\n\n# id 7 en\nb _ O\n", "# id\nb _ O", "#\nb O", "a\tO\n#\t7 x\tO\tO"]:
         with pytest.raises(DataError, match=r"^x:") as caught:

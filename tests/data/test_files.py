@@ -41,6 +41,12 @@ def test_plain_compressed_and_standard_input_agree(tmp_path: Path, stdin: Stdin)
     assert not sys.stdin.buffer.closed
 
 
+def test_joined_files_have_byte_order_marks_within(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_bytes(("\ufeff1\ta" + "\t_" * 8 + "\n\n").encode() * 2)
+    assert [sentence.words for sentence in read_corpus(path)] == [["a"], ["a"]]
+
+
 def test_bytes_that_are_not_utf8_name_the_line(tmp_path: Path, stdin: Stdin) -> None:
     path = tmp_path / "latin1.txt"
     path.write_bytes(b"fine\n\nf\xfcr\n")

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from probtrans_cli.data.corpus.tally import Tally, chosen
+from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.readers.lines import read_jsonl, read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.data import Keys, Select, Table
+from probtrans_cli.recipe.data import Columns, Keys, Select, Table
 from probtrans_cli.recipe.schema import Recipe
 from tests.support import real_data
 
@@ -138,11 +139,26 @@ def test_a_label_that_only_the_first_row_has_is_told_of() -> None:
         tally, rows = Tally("dev"), [f"a\t{label}" for label in labels]
         passing = chosen(lambda _, rows=rows: read_table(rows, "x", Table()), Select(), tally)  # type: ignore[misc]
         assert len(list(passing)) == len(labels)
-        found = tally.header_warnings(known)
+        found = tally.header_warnings("table", known)
         assert len(found) == (told is not None)
         if told:
             assert found[0].startswith(told)
             assert "data.table.header=true" in found[0]
+
+
+def test_a_tag_that_only_the_first_word_has_is_told_of() -> None:
+    for text, told in [
+        ("word tag\na X\n\nb Y\n", "warning: x:1: no other row has the tag 'tag'"),
+        ("a X\nb X\n", None),
+        ("a X\n\nb X\n", None),
+        ("a X\n", None),
+    ]:
+        tally = Tally("train")
+        sentences = list(read_tagged(text.split("\n"), "x", Columns()))
+        assert list(chosen(lambda _, read=sentences: read, Select(), tally)) == sentences  # type: ignore[misc]
+        (found,) = tally.header_warnings("columns") or (None,)
+        assert (found and found.partition(": if")[0]) == told
+        assert found is None or "take the line away" in found
 
 
 def test_options_that_do_not_go_together() -> None:
@@ -198,6 +214,13 @@ def test_json_lines_without_labels() -> None:
     ]
     with pytest.raises(DataError, match="no key 'text'"):
         list(read_jsonl(['{"content": "a"}'], "x", Keys(label=None)))
+
+
+def test_a_key_that_an_object_has_twice_is_refused() -> None:
+    """Readers of JSON differ in which of the two values they take."""
+    for line in ['{"text": "a", "label": "x", "label": "y"}', '{"text": "a", "label": "x", "m": [{"k": 1, "k": 1}]}']:
+        with pytest.raises(DataError, match=r"x:2: not JSON \(the key '(label|k)' twice in an object\)"):
+            list(read_jsonl(["", line], "x", Keys()))
 
 
 def test_no_break_spaces_stay_inside_of_words() -> None:

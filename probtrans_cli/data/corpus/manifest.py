@@ -117,6 +117,7 @@ _REMEDIES = {
     "jsonl": "data.format=jsonl",
     "markup": "data.train, data.dev, ... to plain text",
     "bytes": "data.train, data.dev, ... to files in UTF-8: convert it with iconv",
+    "returns": "data.train, data.dev, ... to files whose lines end in \\n",
 }
 
 

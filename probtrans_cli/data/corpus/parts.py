@@ -328,7 +328,7 @@ def _manifest(
             message = f"{len(empty):,} of {len(tally.files):,} files have no sentence: {first_of(empty)}"
             warnings[f"data.{split}: {message}"] = None
         warnings |= dict.fromkeys(tally.tag_warnings())
-    warnings |= dict.fromkeys(together.header_warnings())
+    warnings |= dict.fromkeys(together.header_warnings(data.format))
     splits = {name: Split(*(folder / file for file in files)) for name, files in shards.items()}
     for column in encoding.makes:
         if splits["train"].has(column):

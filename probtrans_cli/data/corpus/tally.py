@@ -16,6 +16,7 @@ from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli.data.entities import TAG_END
+from probtrans_cli.data.readers.columns import TAG
 from probtrans_cli.data.readers.conllu import UNKNOWN
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.sentence import Sentence, TagFault
@@ -83,7 +84,8 @@ class Tally:
     faults: dict[str, tuple[str, str | None, int]] = field(default_factory=dict)
     """By file and reading: the first tag that is read so although it is odd, its reading, and the number of them."""
     first_rows: dict[str, str] = field(default_factory=dict)
-    """Labels in the first rows of tables, which may be names of columns, by `file:line`."""
+    """Labels in the first rows of tables, and tags of the first words of columns, which may be names of columns, by
+    `file:line`."""
     later_labels: set[str] = field(default_factory=set)  # labels of other rows
     new_labels: dict[str, Counter[str]] = field(default_factory=dict)  # labels that train lacks, by column
 
@@ -159,8 +161,8 @@ class Tally:
             warnings.append(text + (f"; data.columns.strict=true refuses {them}" if refusal else ""))
         return warnings
 
-    def header_warnings(self, labels: Iterable[str] = ()) -> list[str]:
-        """Return a warning for each label that only first rows of tables have, as the names of columns do.
+    def header_warnings(self, format: str, labels: Iterable[str] = ()) -> list[str]:
+        """Return a warning for each label, or tag, that only first rows of files have, as the names of columns do.
 
         ``labels``: further labels of rows that are no first ones.
         """
@@ -169,9 +171,11 @@ class Tally:
         for where, label in self.first_rows.items():
             if self.later_labels and label not in later:
                 rows.setdefault(label, []).append(where)
-        remedy = "if it is the name of a column, set data.table.header=true"
+        called, remedy = "label", "if it is the name of a column, set data.table.header=true"
+        if format == "columns":
+            called, remedy = "tag", "if it is the name of a column, take the line away"
         return [
-            f"warning: {first_of(where)}: no other row has the label {printable(label)!r}: {remedy}"
+            f"warning: {first_of(where)}: no other row has the {called} {printable(label)!r}: {remedy}"
             for label, where in rows.items()
         ]
 
@@ -205,10 +209,10 @@ def chosen(read: Callable[[Tally], Iterable[Sentence]], section: Select, tally: 
         tally.counts["chosen"] += 1
         if sentence.faults:
             tally.note_faults(sentence.faults)
+        labels = [sentence.labels[LABEL]] if LABEL in sentence.labels else sentence.tags.get(TAG, [])
         if sentence.may_be_header:
-            tally.first_rows[sentence.where] = sentence.labels[LABEL]
-        elif LABEL in sentence.labels:
-            tally.later_labels.add(sentence.labels[LABEL])
+            tally.first_rows[sentence.where] = labels[0]
+        tally.later_labels.update(labels[sentence.may_be_header :])
         yield sentence
 
 

@@ -21,13 +21,14 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.folders import holds
 from probtrans_cli.text import from_json
 
-Appearance = Literal["conllu", "columns", "jsonl", "markup", "bytes", "text"]
+Appearance = Literal["conllu", "columns", "jsonl", "markup", "bytes", "returns", "text"]
 IN_WORDS: dict[Appearance, str] = {
     "conllu": "CoNLL-U",
     "columns": "rows of columns",
     "jsonl": "JSON",
     "markup": "HTML or XML",
     "bytes": "UTF-16 or no text at all",
+    "returns": "lines that end in \\r alone",
     "text": "text",
 }
 LOOKED_AT = 100  # lines that decide what a file looks like
@@ -87,6 +88,8 @@ def appearance(lines: Iterable[str]) -> Appearance:
         return "jsonl"
     if any("\0" in line for line in content):
         return "bytes"
+    if sum(line.count("\r") for line in content) > len(content):
+        return "returns"
     if _MARKUP.match(content[0].lstrip()):
         return "markup"
     return "columns" if _have_columns(content) or _has_table(content) else "text"

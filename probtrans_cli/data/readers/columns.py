@@ -28,6 +28,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Columns
 
 DOCUMENT = "-DOCSTART-"
+TAG = "tag"  # the column of the tags
 
 
 class Rows(NamedTuple):
@@ -82,14 +83,17 @@ def read_tagged(
             scheme's rules or is spelled otherwise; the message names the line.
     """
     if columns.entities is None:
+        first = True
         for rows in read_rows(lines, name, columns, options=options):
-            yield Sentence(words=rows.words, tags={"tag": rows.tags}, where=f"{name}:{rows.lines[0]}")
+            where = f"{name}:{rows.lines[0]}"
+            yield Sentence(words=rows.words, tags={TAG: rows.tags}, where=where, may_be_header=first)
+            first = False
         return
     for sentence in read_entities(lines, name, columns, options=options)[1]:
         converted = tags_of(read_spans(sentence.tags), len(sentence.tags), columns.entities)
         yield Sentence(
             words=sentence.words,
-            tags={"tag": converted},
+            tags={TAG: converted},
             form=TAG_END.join(converted),
             where=sentence.where,
             faults=(*sentence.repairs, *sentence.broken),
@@ -171,7 +175,7 @@ def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Opt
 
     Raises:
         DataError: a line has too few columns, or other columns than the lines before, or no word or no tag, or is a
-            comment that reads like a word; the message starts with ``name:line:``.
+            comment that reads like a word, or holds ``\r``; the message starts with ``name:line:``.
     """
     options = options or Options()
     rows = Rows([], [], [])
@@ -181,6 +185,9 @@ def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Opt
     of_comments: dict[tuple[int, str], int] = {}
     for number, raw in enumerate(lines, start=1):
         line = raw.rstrip("\r\n")
+        if "\r" in line:
+            hint = "lines end in \\n or \\r\\n: write them so"
+            raise DataError(f"{name}:{number}: a line end \\r within the line", hint=hint)
         if not line.strip() or line.startswith(DOCUMENT):
             if rows.words:
                 yield rows

@@ -71,10 +71,11 @@ def json_object(line: str, where: str, example: str) -> dict[str, Any]:
     """Return the object of a line of JSON.
 
     Raises:
-        DataError: the line is no JSON object, or has half a character; ``example`` is what it should look like.
+        DataError: the line is no JSON object, or has a key twice or half a character; ``example`` is what it should
+            look like.
     """
     try:
-        values = from_json(line)
+        values = from_json(line, unique=True)
     except ValueError as error:
         raise DataError(f"{where}: not JSON ({error})", hint=f"one JSON object a line: {example}") from None
     if not isinstance(values, dict):
