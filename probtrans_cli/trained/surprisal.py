@@ -7,6 +7,7 @@ causal language model is right if all bits of the good sentence together are few
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
@@ -107,10 +108,13 @@ def _phenomenon(pair: Mapping[str, Any]) -> str:
 
 def _bits_of(pair: Mapping[str, Any], where: str) -> tuple[float, float]:
     bits = [pair.get(f"surprisal_{which}") for which in ("good", "bad")]
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in bits):
+    if not all(isinstance(value, int | float) and abs(value) <= sys.float_info.max for value in bits):
         hint = "give a causal language model with --model CKPT, or both as numbers"
         raise DataError(f"{where}: has no surprisal_good and surprisal_bad", hint=hint)
     good, bad = map(float, bits)  # type: ignore[arg-type]  # numbers, see above
+    if min(good, bad) < -TIE:
+        hint = "a surprisal is -log p: of logarithms of probabilities, turn the signs"
+        raise DataError(f"{where}: a surprisal of {min(good, bad)}, which is negative", hint=hint)
     return good, bad
 
 

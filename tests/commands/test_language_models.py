@@ -139,6 +139,8 @@ MODEL = ("--model", "runs/lm")
         ('{"sentence_good": "a", "sentence_bad": ""}', MODEL, "pairs.jsonl:1: sentence_bad is no text"),
         ('{"surprisal_good": 1, "surprisal_bad": 2}', MODEL, "pairs.jsonl:1: sentence_good is not there"),
         ('{"sentence_good": "a", "sentence_bad": "b"}', (), "pairs.jsonl:1: has no surprisal_good"),
+        ('{"surprisal_good": 1, "surprisal_bad": 1' + "0" * 400 + "}", (), "pairs.jsonl:1: has no surprisal_good"),
+        ('{"surprisal_good": -1.5, "surprisal_bad": -2}', (), "pairs.jsonl:1: a surprisal of -2.0, which is negative"),
         ('{"sentence_good": "a"', (), "pairs.jsonl:1"),
         ("", (), "there is no pair"),
         ("{}", ("--gold", "pairs.jsonl"), "--gold"),
