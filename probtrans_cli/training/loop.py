@@ -45,7 +45,7 @@ from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model
 from probtrans_cli.training import optim
 from probtrans_cli.training.plan import Ahead, Plan, State, in_turn
-from probtrans_cli.training.run_folder import Metrics
+from probtrans_cli.training.run_folder import FILES, Metrics, require_same
 from probtrans_cli.training.start_from import start_from
 from probtrans_cli.training.update import (
     Divergence,
@@ -369,6 +369,8 @@ class Trainer:
         verified = checkpoint.verify(folder, training=True)
         if "training/state.json" not in verified.files:
             raise CheckpointError(f"{folder}: holds no training state", hint="start afresh with --overwrite")
+        hint = f"undo what was changed in {self.run / 'recipe.yaml'}, or start another run with --run DIR"
+        require_same(self.recipe, folder / "recipe.yaml", hint, but={"name", *FILES})
         data, self.state = self.state.data, verified.json("training/state.json", State)
         self.model.origin = verified.json("config.json", Config).origin
         if self.state.data != data:

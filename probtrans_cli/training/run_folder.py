@@ -20,7 +20,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from probtrans_cli.version import __version__
 
 # Sections that may differ when a run is resumed: they do not change what is computed.
 MAY_CHANGE = {"log", "save", "runtime"}
+FILES = {"data.train", "data.dev", "data.test", "data.extra"}  # which may have moved: their content is compared
 # What a run folder holds when the training failed at its data or its model, before the recipe was written.
 BEFORE_A_RECIPE = {"log.txt", "exit.json", "metrics.jsonl"}
 # What a run folder may hold when the training has begun.
@@ -209,16 +210,17 @@ def _put_back(run: Path) -> bool:
 
 
 def _check_same(recipe: Recipe, run: Path) -> None:
-    path = run / "recipe.yaml"
-    if not path.exists():
-        return
+    if (path := run / "recipe.yaml").exists():
+        hint = f"resume it as it is: probtrans train {run} --resume; or start another run with --run DIR"
+        require_same(recipe, path, hint)
+
+
+def require_same(recipe: Recipe, path: Path, hint: str, *, but: Collection[str] = ()) -> None:
+    """Raise a RecipeError that names the keys, ``but`` for some, in which a recipe is not that of ``path``."""
     old, new = load_stored(path).resolved().model_dump(), recipe.model_dump()
-    different = [key for name in new if name not in MAY_CHANGE for key in _different(name, old[name], new[name])]
-    if different:
-        raise RecipeError(
-            f"{path}: the run was started with another {first_of(different)}",
-            hint=f"resume it as it is: probtrans train {run} --resume; or start another run with --run DIR",
-        )
+    keys = (key for name in new if name not in MAY_CHANGE for key in _different(name, old[name], new[name]))
+    if different := [key for key in keys if key not in but]:
+        raise RecipeError(f"{path}: the run was started with another {first_of(different)}", hint=hint)
 
 
 def _different(key: str, old: Any, new: Any) -> Iterator[str]:

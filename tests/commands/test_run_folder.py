@@ -51,6 +51,20 @@ def test_resume_with_another_recipe_is_refused(copied: Path, invoke: Invoke) -> 
     assert invoke("train", "tiny.yaml", "--resume", "log.every_steps=5", "save.every_steps=4").code == 0
 
 
+def test_a_recipe_that_was_changed_in_the_run_is_refused(copied: Path, invoke: Invoke) -> None:
+    """Else the updates before and after would be of two recipes."""
+    path = copied / "runs/tiny/recipe.yaml"
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("\nseed: 3\n", "\nseed: 7\n").replace("labels: 8\n", "labels: 4\n"), "utf-8")
+    before = sorted(copied.rglob("checkpoints/*"))
+    ran = invoke("train", "runs/tiny", "--resume")
+    refused(ran, 2, "recipe.yaml: the run was started with another seed, model.labels", "undo what was changed in")
+    assert sorted(copied.rglob("checkpoints/*")) == before
+    copied.joinpath("train.conllu").rename(copied / "moved.conllu")
+    path.write_text(text.replace("train: train.conllu", "train: moved.conllu"), "utf-8")
+    assert invoke("train", "runs/tiny", "--resume").code == 0
+
+
 def test_overwrite_removes_a_run_and_nothing_else(copied: Path, invoke: Invoke) -> None:
     (copied / "runs/other").mkdir()
     (copied / "runs/other/thesis.tex").write_text("")
