@@ -212,6 +212,8 @@ def verify(folder: Path, *, training: bool = False) -> Verified:
     files = {}
     for line in lines:
         checksum, _, name = line.partition("  ")
+        if not name:
+            raise CheckpointError(f"{folder / SUMS}: damaged: a line without a file", hint="use another checkpoint")
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise CheckpointError(f"{folder / SUMS}: names a file outside the checkpoint: {name}")
         if name.startswith("training/") and not training:

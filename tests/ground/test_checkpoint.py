@@ -86,6 +86,9 @@ def test_a_damaged_list_of_checksums_is_refused(best: Path, capsys: pytest.Captu
         sums.write_bytes(damaged)
         assert __main__.run(["eval", "runs/tiny"]) == 4, damaged
         assert "Traceback" not in capsys.readouterr().err
+    sums.write_bytes(whole[:20])
+    assert __main__.run(["eval", "runs/tiny"]) == 4
+    assert f"{checkpoint.SUMS}: damaged: a line without a file" in capsys.readouterr().err
     sums.write_bytes(whole + b"0  ../../../tiny.yaml\n")
     assert __main__.run(["eval", "runs/tiny"]) == 4
     assert "outside" in capsys.readouterr().err
