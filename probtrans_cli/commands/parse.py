@@ -201,7 +201,7 @@ def parse(request: ParseRequest) -> None:
     if not request.files and sys.stdin.isatty():
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     files, form = located(request.files or ["-"]), FORMATS[request.format]
-    require_output(output, "-o")  # which may be an input: it is read before it is replaced
+    require_output(output, "-o", files)
     folder = request.folder
     if form.write_folder and folder is None and output is not None and (output.is_dir() or output.suffix == ""):
         folder = output

@@ -124,16 +124,12 @@ def test_a_printed_recipe_is_a_recipe(fresh: Path, invoke: Invoke) -> None:
     assert "works" in ran.out
 
 
-def test_output_file_may_be_the_input(copied: Path, invoke: Invoke) -> None:
-    """`parse x -o x` must not empty x before it is read."""
+def test_output_file_is_no_input(copied: Path, invoke: Invoke) -> None:
     text = copied / "same.txt"
     text.write_text("the farmers fold a shirt\n", encoding="utf-8")
-    ran = invoke("parse", "runs/tiny", str(text), "-o", str(text))
-    assert ran.code == 0
-    assert "farmers" in text.read_text(encoding="utf-8")
-    ran = invoke("parse", "runs/tiny", "no-such-file.txt", "-o", str(text))
-    assert ran.code == 3
-    assert "farmers" in text.read_text(encoding="utf-8")
+    refused(invoke("parse", "runs/tiny", str(text), "-o", str(text)), 2, "it is an input", "another file")
+    refused(invoke("parse", "runs/tiny", "no-such-file.txt", "-o", str(text)), 3, "no-such-file.txt")
+    assert text.read_text(encoding="utf-8") == "the farmers fold a shirt\n"
 
 
 def test_trees_are_scored_where_nothing_can_be_hidden(copied: Path, invoke: Invoke) -> None:
