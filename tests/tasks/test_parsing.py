@@ -342,6 +342,10 @@ def test_calibration_of_a_parser_beside_its_loss_and_its_files(invoke: Invoke, n
     told = invoke("score", "calibration", "parsed.jsonl", "--gold", "test.conllu", "--column", "deprel", "--json")
     assert told.json["scores"]["number"] == round(scores["uas"] * heads["number"])
     assert "heads of words" in invoke("eval", f"runs/{name}", "--uncertainty").out
+    if name == "biaffine":
+        for file in ("parsed.conllu", "parsed.jsonl"):
+            without = invoke("score", "calibration", file, "--gold", "test.conllu", "--column", "xpos")
+            assert "there are of head, deprel, upos: write --column head" in without.err
 
 
 @pytest.mark.parametrize("name", ["heads", "biaffine"])
