@@ -173,7 +173,16 @@ def _bar(**options: Any) -> tqdm[Any]:
     STATE.write = tqdm.write
     tqdm.monitor_interval = 0  # its thread is of no use here, and starting it swallows what a signal raises
     hidden = True if STATE.level < NORMAL else None  # None: where stderr is no terminal
-    return tqdm(**options, file=sys.stderr, disable=hidden, leave=False, dynamic_ncols=True)
+    size = {"dynamic_ncols": True} if _tells_size() else {"ncols": width(), "nrows": 24}
+    return tqdm(**options, **size, file=sys.stderr, disable=hidden, leave=False)
+
+
+def _tells_size() -> bool:
+    """Return whether stderr is a terminal with a size of its own, which may change; some, as in containers, say 0."""
+    try:
+        return not os.environ.get("COLUMNS") and os.get_terminal_size(STDERR).columns > 0
+    except OSError:
+        return False
 
 
 def duration(seconds: float) -> str:

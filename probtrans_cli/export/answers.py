@@ -223,7 +223,7 @@ class Answers:
                 that it cannot read; or nothing can be left out.
         """
         if abstain is not None and not self.rules["abstains"]:
-            raise RefusedError(f"--abstain: a task of kind {self.about['task']} gives no tags or labels", BAD_USE)
+            raise RefusedError(f"--abstain: a task of kind {self.about['task']} leaves no answers out", BAD_USE)
         limit = self.reading["longest"] if longest is None else longest
         waiting: list[tuple[Text, str]] = []
         tokens = 0

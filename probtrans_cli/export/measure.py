@@ -135,6 +135,7 @@ STEPS = 40  # words of the longest sentences that a language model reads, a call
 WORDS, SENTENCES, DRAWS = 200, 64, 8
 """The longest sentences, the largest batch, and how many batches of random sizes are drawn beside the corners."""
 SPEED_SENTENCES, SPEED_WORDS, SPEED_SECONDS = 16, 25, 0.5
+_LOWEST = torch.finfo(torch.float32).min / 16  # scores of what is no candidate are lower
 MOST = 1e-4  # the largest relative difference that is rounding in float32
 _FEATURES = 6
 
@@ -241,8 +242,10 @@ def _largest(
         sentences = drawn(network, plan, size, random)
         for left, right in _compared(*outputs(sentences.inputs, sentences.wants), sentences, plan):
             assert left.shape == right.shape, "a graph gives what the network gives"
-            # Of numbers that are infinite on one side the difference is infinite, on both sides there is none.
-            apart = torch.where(left == right, 0.0, (left.double() - right.double()).abs())
+            # Of numbers that are infinite on one side the difference is infinite, on both sides there is none. There is
+            # none either where both say that there is no candidate, by a number of the form and the precision.
+            same = (left == right) | ((left < _LOWEST) & (right < _LOWEST))
+            apart = torch.where(same, 0.0, (left.double() - right.double()).abs())
             if apart.numel():
                 absolute.append(float(apart.nan_to_num(nan=torch.inf).max()))
                 apart = apart / left.double().abs().clamp(min=1.0)

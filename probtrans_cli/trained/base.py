@@ -116,7 +116,7 @@ class ModelBase:
             "vocabulary": f"{self.vocabulary.size:,} entries",
             "training": f"{self.step:,} updates, seed {self.recipe.seed}",
         }
-        if self.recipe.model.facts.has_arcs:
+        if self.recipe.model.facts.has_arcs and not self.task.answers.trees:
             rows["trees"] = f"channel {reading.channel}, iteration {reading.iteration}, decoder {reading.decoder}"
         if self.folder is not None:
             scores = json_object(self.folder / "eval.json")

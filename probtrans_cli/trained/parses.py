@@ -89,8 +89,11 @@ class Analysis:
         return self.sentence.words
 
     def __repr__(self) -> str:
-        tree = "no tree" if self.reading is None else f"tree by {self.reading.decoder}"
-        says = "".join(f", {name}" for name in self.prediction or {})
+        prediction = self.prediction or {}
+        tree = "no tree" if self.heads is None and "heads" not in prediction else "a tree"
+        if self.reading is not None:
+            tree = f"tree by {self.reading.decoder}"
+        says = "".join(f", {name}" for name in prediction)
         text = " ".join(self.words)
         return f"Analysis({text if len(text) <= 60 else text[:59] + '…'!r}, {len(self.words)} words, {tree}{says})"
 
@@ -189,7 +192,7 @@ class Parser:
         if options.latent_labels is not None:
             require_labels(model)
         if options.abstain is not None and not model.task.answers.abstains:
-            raise UsageError(f"--abstain: a task of kind {kind} gives no tags or labels", hint="leave it out")
+            raise UsageError(f"--abstain: a task of kind {kind} leaves no answers out", hint="leave it out")
         if predictor is None:
             predictor = predictor_of(model, options)
         self.predictor = predictor

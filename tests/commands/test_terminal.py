@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
 import re
 import shutil
 import sys
+import termios
 from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
@@ -224,3 +227,21 @@ def test_no_word_can_colour_anything(shown: Callable[..., str], form: str) -> No
     ours = re.sub("\x1b\\[3[0-9]m[└][^\x1b]*┘\x1b\\[0m", "", found) if form == "tree" else found
     assert "\x1b" not in ours
     assert "\\x1b" in found or "\\u001b" in found
+
+
+@pytest.mark.parametrize("width", [0, 60])
+def test_a_bar_is_there_on_a_terminal_that_tells_no_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    outer, inner = pty.openpty()
+    os.set_blocking(outer, False)  # nothing to read is a fault
+    termios.tcsetwinsize(inner, (24 * (width > 0), width))
+    with os.fdopen(inner, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(console, "STDERR", stream.fileno())
+        progress = console.Progress()
+        progress.begin(2, 0, "epoch 1/1")
+        progress.end()
+        shown = os.read(outer, 4096).decode()
+    os.close(outer)
+    assert "epoch 1/1:   0 %" in shown
+    assert max(map(len, shown.splitlines())) <= (width or console.WIDTH)

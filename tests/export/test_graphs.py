@@ -55,6 +55,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "steps": {"step_size": {"labels": 0.8, "heads": 0.7}, "root": {"labels": 4}},
     "spherical": {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
     "head-bias": {"head_bias": BIAS, "root": {"labels": 4}},
+    "parser": {
+        "head_labels": True,
+        "root": {"labels": 4, "own_label": True},
+        "channels": 3,
+        "latent": "spherical",
+        "decomposition": {"kind": "uv", "rank": 4},
+        "distance": None,
+        "factors": [{"kind": "arcs", "between": 2}, {"kind": "relations"}],
+    },
 }
 TRANSFORMERS: dict[str, dict[str, Any]] = {
     "absolute": {},
@@ -190,6 +199,25 @@ def test_every_step_can_be_traced(name: str, tmp_path: Path, few: None) -> None:
 def test_a_head_bias_can_be_traced() -> None:
     """With all its scores, for sentences of any length."""
     traced(encoder_graph({**ENCODERS["head-bias"], "iterations": 1}, divides=False), "pt2")
+
+
+def test_a_parser_with_factors_can_be_traced() -> None:
+    """That of `ud-probabilistic`, for sentences of any length."""
+    traced(encoder_graph({**ENCODERS["parser"], "iterations": 1}, divides=False), "pt2")
+
+
+def test_how_low_the_score_of_no_candidate_is_makes_no_difference(few: None) -> None:
+    """It is another number in each form of the heads."""
+    made = Made("parsing", 0)
+    graph = graph_of(made)
+
+    def run(given: Any) -> Any:
+        outputs = graph(**given)
+        scores = outputs["scores"]
+        return {**outputs, "scores": torch.where(scores < torch.finfo(scores.dtype).min / 2, scores / 8, scores)}
+
+    assert measure.largest_difference(made.network, graph.plan, run).relative <= MOST
+    assert measure.largest_rounding(made.network, graph.plan).relative < 0.1
 
 
 def test_uncertain_weights_are_their_means(tmp_path: Path, few: None) -> None:

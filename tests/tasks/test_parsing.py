@@ -216,6 +216,7 @@ def test_pictures_have_relations(invoke: Invoke, form: str) -> None:
         ("eval", ["--relations"], "under `groups`"),
         ("eval", ["--predictions", "p"], "written by parse -f conllu"),
         ("parse", ["--top", "2", "-f", "tree"], "use -f jsonl or conllu"),
+        ("parse", ["--abstain", "0.5"], "a task of kind parsing leaves no answers out"),
         ("parse", ["--gold", "-f", "tree"], "some.conllu:3: a word without HEAD"),
         ("score", ["--gold", "test.conllu"], "some.conllu:3: a word without HEAD"),
         ("eval", ["--require", "heads_ece<9"], "add --uncertainty"),
@@ -227,6 +228,15 @@ def test_what_is_of_other_trees_is_refused(invoke: Invoke, command: str, options
     ran = invoke(command, "trees" if command == "score" else "runs/biaffine", "some.conllu", *options)
     assert ran.code in (2, 3)
     assert message in ran.err
+
+
+def test_python_shows_the_answers_of_a_parser_as_its_trees() -> None:
+    """And no channel or iteration, which none of them is read from."""
+    model = probtrans_cli.load("runs/heads")
+    (analysis,) = model.analyze(["goats sleep"])
+    assert repr(analysis).startswith("Analysis('goats sleep', 2 words, a tree, ")
+    assert "<th>task</th><td>parsing" in model._repr_html_()
+    assert "<th>trees" not in model._repr_html_()
 
 
 def test_what_is_not_scored_is_counted(invoke: Invoke) -> None:
@@ -332,6 +342,10 @@ def test_calibration_of_a_parser_beside_its_loss_and_its_files(invoke: Invoke, n
     told = invoke("score", "calibration", "parsed.jsonl", "--gold", "test.conllu", "--column", "deprel", "--json")
     assert told.json["scores"]["number"] == round(scores["uas"] * heads["number"])
     assert "heads of words" in invoke("eval", f"runs/{name}", "--uncertainty").out
+    if name == "biaffine":
+        for file in ("parsed.conllu", "parsed.jsonl"):
+            without = invoke("score", "calibration", file, "--gold", "test.conllu", "--column", "xpos")
+            assert "there are of head, deprel, upos: write --column head" in without.err
 
 
 @pytest.mark.parametrize("name", ["heads", "biaffine"])

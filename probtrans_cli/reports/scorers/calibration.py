@@ -208,7 +208,7 @@ def _of_record(record: Mapping[str, Any], where: str, column: str | None) -> Ans
         return Answers(words, where, {"tag": []}, [])
     # A parser has a list of each column, with its probabilities.
     names = ("tags", "tag_probability") if column is None or "tags" in record else (column, f"{column}_probability")
-    there = [name for name in COLUMNS if {name, f"{name}_probability"} <= record.keys()]
+    there = [name for name in PROBABILITIES if f"{'relation' if name == RELATION else name}_probability" in record]
     if there and not set(names) <= record.keys():
         raise _without_probabilities(where, column, there)
     tags, chances = [str(tag) for tag in record[names[0]]], [_number(value, where) for value in record[names[1]]]

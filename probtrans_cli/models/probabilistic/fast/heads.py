@@ -228,7 +228,7 @@ class StoredHeads(HeadVariables):
             for part in (of_labels, of_distances):
                 scores[..., :words] += self._columns(part)
             if of_root is not None:
-                scores[..., words] += of_root[:, None]
+                scores[..., words : words + 1] += of_root[:, None, :, None]  # a number of words is no index of a graph
         for of_words, to_extra in self._scores_of_relations(grid):
             scores = scores + torch.cat([self._columns(of_words), to_extra], dim=-1)
         heads = self.inference.heads

@@ -107,7 +107,8 @@ class MeanField:
         lines = packed if form in ("pairs", "labelled") else shared_lines
         self.layout = lines(mask) if worth_packing(mask) else Layout.of(mask)
         # What stands at padding, NaN included, must not reach any word.
-        self.unary = self.layout.rows(unary.masked_fill(~mask[:, :, None], 0.0))
+        unary = unary.masked_fill(~mask[:, :, None], 0.0)
+        self.unary = self.layout.rows(unary)
         latent = LATENT[inference.latent]
         start = latent.start(self.unary, inference.labels.weight)
         self.labels = Variable(inference.labels, start, latent.mean(start), latent.mean)
@@ -137,9 +138,10 @@ class MeanField:
         if bias is not None:
             self._stored().lean(*bias)
         if further:
-            grid = self.layout.grid(self.unary)
             heads = self._stored()
-            heads.further = [(factor, factor.pairs(grid, mask)) for factor in further if isinstance(factor, ArcsFactor)]
+            heads.further = [
+                (factor, factor.pairs(unary, mask)) for factor in further if isinstance(factor, ArcsFactor)
+            ]
             heads.of_relations = [factor for factor in further if isinstance(factor, RelationsFactor)]
 
     def _stored(self) -> StoredHeads:
