@@ -4,6 +4,7 @@
     P_i(w)  ∝ exp(β_w + Σ_a g_a S_w(a) E[Z_i]_a)               the same of a spherical Z, by mean field
     P_i(w)  ∝ exp(β_w + S_w · M_i)                             that of a transformer, whose S are plain vectors
     P_i(w)  ∝ exp(β_w + D_w · LN(act(W M_i + b)))              BERT's, with D = S where it is tied
+    P_i(t)  ∝ exp(Σ_{v ∈ t} (w_v · M_i + b_v))                 of a bundle t of morphological features v
     P(c)    ∝ exp(w_c · s + b_c)                               of a sentence, or a pair of texts; s: its vector
 
 symbol   code        shape    meaning
@@ -160,6 +161,29 @@ class LinearOutput(OutputLayer, nn.Linear):
 
     def read(self, view: View) -> Mapping[str, Values]:
         return {"words": view.by(self, view.states)}
+
+
+class FeatureOutput(LinearOutput):
+    """Scores of bundles of morphological features, as ``Case=Nom|Number=Sing``: sums of the scores of their values.
+
+    A feature that a bundle lacks has a value there, too. ``values``: all values, as ``Case=Nom`` or ``Case=``.
+    """
+
+    has_moments = False
+
+    within: Tensor  # [bundles, values]: 1 where a bundle has a value
+
+    def __init__(self, width: int, bundles: Sequence[str]) -> None:
+        parts = [dict(part.partition("=")[::2] for part in bundle.split("|") if "=" in part) for bundle in bundles]
+        features = sorted({feature for bundle in parts for feature in bundle})
+        rows = [[f"{feature}={bundle.get(feature, '')}" for feature in features] for bundle in parts]
+        self.values = sorted({value for row in rows for value in row})
+        super().__init__(width, len(self.values))
+        within = torch.tensor([[value in row for value in self.values] for row in map(set, rows)], dtype=torch.float32)
+        self.register_buffer("within", within.view(len(bundles), len(self.values)), persistent=False)
+
+    def read(self, view: View) -> Mapping[str, Values]:
+        return {"words": functional.linear(super().read(view)["words"], self.within)}
 
 
 class SentenceOutput(OutputLayer, nn.Linear):

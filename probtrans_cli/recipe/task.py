@@ -507,6 +507,9 @@ class Parsing(TaskSection):
     """full: relations as they are; universal: without subtypes (`nsubj:pass` is `nsubj`)."""
     tags: list[Literal["upos", "xpos", "feats"]] = []  # noqa: RUF012 - pydantic copies it
     """Columns that are predicted, too, each by a linear layer; all features of a word are one label."""
+    feats: Literal["bundle", "features"] = "bundle"
+    """Scores of the labels of FEATS. bundle: each has weights of its own; features: it is the sum of the scores of its
+    features, as `Case=Nom`, and of those it has not, as no `Number`."""
     every_iteration: bool = False
     """With `output: heads`: true: the loss is the mean over the heads of all iterations; false: over those of the
     last one."""

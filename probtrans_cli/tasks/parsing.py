@@ -30,14 +30,17 @@ from probtrans_cli.models.arcs import (
 from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import FeatureOutput, OutputLayer
 from probtrans_cli.recipe.task import Parsing as Section
 from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.statistics.parse_scores import NEEDED, Row, parse_counts, parse_details, parse_scores, parsed_rows
 from probtrans_cli.tasks.base import (
     DOUBT,
+    OUTPUT,
     Answers,
     Choices,
     Counts,
+    OutputRows,
     Places,
     Prediction,
     Task,
@@ -256,6 +259,16 @@ class Arcs(Task):
 class Tags(WordTagging):
     """A column of tags beside arcs: scores are wanted of all words, also of those without a tag."""
 
+    by_features = False  # whether a tag is scored by its features
+
+    def output(self, encoder: Encoder) -> OutputLayer:
+        return FeatureOutput(encoder.facts.width, self.names) if self.by_features else super().output(encoder)
+
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        if not self.by_features:
+            return super().output_rows(network)
+        return {OUTPUT: OutputRows("features of words", tuple(FeatureOutput(1, self.names).values))}
+
     def training(self, batch: Batch) -> Batch:
         return batch
 
@@ -290,6 +303,7 @@ class Parsing(Parts):
         parts = {"arcs": Part(arcs, section.weights.arcs)}
         for column in section.tags:
             tags = Tags(Tagging(kind="tagging", column=column), vocabulary, labels)
+            tags.by_features = column == "feats" and section.feats == "features"
             names = {f"tag_{name}": f"{column}_{name}" for name in ("probability", "alternatives", *DOUBT)}
             parts[column] = Part(tags, section.weights.tags, scores={}, answers={"tags": column, **names})
         super().__init__(section, vocabulary, labels, parts)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from support import Invoke, quick_trainings, real_data, workplace
 from udtools.state import State
 from udtools.udeval import evaluate, load_conllu
@@ -20,12 +21,14 @@ from udtools.validator import Validator
 import probtrans_cli
 from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.models.base import Encoded, Inputs
+from probtrans_cli.models.outputs import FeatureOutput, View
 from probtrans_cli.tasks.parsing import crosses
 
 NAMES = {"uas": "UAS", "las": "LAS", "clas": "CLAS", "mlas": "MLAS", "upos": "UPOS", "xpos": "XPOS", "ufeats": "UFeats"}
 SHORT = ["data.format=treebank", "train={steps: 40, batch_words: 60}", "optim.lr=0.02", "model.dropout=0"]
-HEADS = ["task={kind: parsing, output: heads, relations: full, tags: [upos, xpos, feats]}", "model.head_labels=true",
-         "model.root={labels: 4, own_label: true}", "model.channels=18"]  # fmt: skip
+HEADS = ["task={kind: parsing, output: heads, relations: full, tags: [upos, xpos, feats], feats: features}",
+         "model.head_labels=true", "model.root={labels: 4, own_label: true}", "model.channels=18"]  # fmt: skip
 BIAFFINE = ["task={kind: parsing, tags: [upos], heads: tree, decode: mst}"]
 
 
@@ -286,6 +289,21 @@ def test_sentences_without_some_heads_are_learned_from(invoke: Invoke) -> None:
     scores = json.loads(invoke("eval", "runs/heads", "part.conllu", "--json").out)["scores"]["part.conllu"]
     assert scores["las"] is None
     assert scores["loss"] > 0
+
+
+def test_a_bundle_has_the_sum_of_the_scores_of_its_features() -> None:
+    bundles = ["_", "Case=Nom|Number=Sing", "Case=Acc|Number[psor]=Plur,Sing", "Case=Nom"]
+    layer, states = FeatureOutput(5, bundles), torch.randn(3, 5)
+    every = torch.ones(1, 3, dtype=torch.bool)
+    scores = layer.read(
+        View(Encoded(states[None]), every, every, lambda: states, Inputs(ids=every.long(), mask=every))
+    )["words"]
+    assert layer.values == ["Case=", "Case=Acc", "Case=Nom", "Number=", "Number=Sing", "Number[psor]=",
+                            "Number[psor]=Plur,Sing"]  # fmt: skip
+    of_bundles = [(0, 3, 5), (2, 4, 5), (1, 3, 6), (2, 3, 5)]
+    for state, of_word in zip(states, scores, strict=True):
+        of_values = [(row @ state + bias).item() for row, bias in zip(layer.weight, layer.bias, strict=True)]
+        assert of_word.tolist() == pytest.approx([sum(of_values[v] for v in rows) for rows in of_bundles], abs=1e-5)
 
 
 def test_crossing_arcs() -> None:
