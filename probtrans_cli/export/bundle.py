@@ -191,7 +191,7 @@ def write_beside(model: Model, form: str, folder: Path) -> None:
     names: dict[str, list[str]] = {}  # of what the scores are of, by output
     for part, rows in model.task.output_rows(model.network).items():
         if rows.names is not None:
-            names[MAIN if part == OUTPUT else part] = list(rows.names)
+            names[MAIN if part == OUTPUT else part] = list(rows.labels or rows.names)
     if MAIN not in names and model.task.answers.kind in ("words", "surprisal"):
         names[MAIN] = [model.vocabulary.decode(id) for id in range(model.vocabulary.size)]
     files = {**model.vocabulary_files, **example_files(model, form), "labels.json": as_json(names)}

@@ -117,6 +117,7 @@ class OutputRows:
     names: tuple[str, ...] | None = None  # none: the rows are the entries of the vocabulary
     named: bool = True  # false: nobody has named them, and they are called LABEL_0, LABEL_1, ...
     fault: str | None = None  # why no row can be taken from it
+    labels: tuple[str, ...] = ()  # what is scored, where rows are something else
     chosen: tuple[str, ...] = ()  # tensors of the part that the recipe sets, whatever another model has
 
 

@@ -267,7 +267,8 @@ class Tags(WordTagging):
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         if not self.by_features:
             return super().output_rows(network)
-        return {OUTPUT: OutputRows("features of words", tuple(FeatureOutput(1, self.names).values))}
+        values = FeatureOutput(1, self.names).values
+        return {OUTPUT: OutputRows("features of words", tuple(values), labels=tuple(self.names))}
 
     def training(self, batch: Batch) -> Batch:
         return batch

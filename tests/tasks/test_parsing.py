@@ -21,9 +21,11 @@ from udtools.validator import Validator
 import probtrans_cli
 from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.export.bundle import write_beside
 from probtrans_cli.models.base import Encoded, Inputs
 from probtrans_cli.models.outputs import FeatureOutput, View
 from probtrans_cli.tasks.parsing import crosses
+from probtrans_cli.trained.model import Model
 
 NAMES = {"uas": "UAS", "las": "LAS", "clas": "CLAS", "mlas": "MLAS", "upos": "UPOS", "xpos": "XPOS", "ufeats": "UFeats"}
 SHORT = ["data.format=treebank", "train={steps: 40, batch_words: 60}", "optim.lr=0.02", "model.dropout=0"]
@@ -124,6 +126,14 @@ def test_blocks_and_an_exported_folder_answer_as_the_run(invoke: Invoke, name: s
     assert invoke("parse", f"runs/{name}", "test.conllu", *options).code == 0
     assert len(list(Path(f"bulk-{name}", "blocks").glob("*.done"))) > 1
     assert invoke("parse", f"runs/{name}", "test.conllu", *options, "--merge").out == expected
+
+
+def test_an_exported_folder_names_what_is_scored(tmp_path: Path) -> None:
+    model = Model.load("runs/heads")
+    write_beside(model, "pt2", tmp_path)
+    names = json.loads((tmp_path / "labels.json").read_text("utf-8"))
+    assert names["feats"] == ["_", "Number=Plur|Typo=Yes"]
+    assert names["feats"] == model.labels["feats"]
 
 
 TREEBANKS = ("wo_wtb", "en_ewt", "ug_udt", "af_afribooms", "fr_sequoia", "el_gdt", "hu_szeged", "mt_mudt", "tr_imst")
