@@ -560,10 +560,20 @@ def evaluate(
             "--ood",
             metavar="FILE",
             help="As --uncertainty, and how well it tells this text (words are enough) from the corpus; extra: the "
-            "recipe's. Sentences that are too long for the model are left out.",
+            "recipe's. Sentences that are too long are left out.",
             **NAME,
         ),
     ] = None,
+    longest: Annotated[
+        int,
+        Option(
+            "--longest",
+            min=1,
+            metavar="N",
+            help="Sentences of files with more words or tokens are too long, unless the recipe has data.longest: time "
+            "and memory grow with the square of the length.",
+        ),
+    ] = 2000,
     dropout_samples: DropoutSamples = None,
     weights: Weights = None,
     threads: Threads = None,

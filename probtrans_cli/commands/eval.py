@@ -29,7 +29,9 @@ from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
 from probtrans_cli.data.readers.columns import TAG
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.sentence import Sentence, character_spans
-from probtrans_cli.data.streams import form_of
+from probtrans_cli.data.streams import excess, form_of
+from probtrans_cli.data.tokens import LONGEST
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import (
     CheckpointError,
     DataError,
@@ -109,6 +111,8 @@ class EvalRequest(PredictOptions):
     """A CKPT of coordinations, at which sentences are split before tuples are extracted."""
     ood: str | None = None
     """Another text: also how well the uncertainty tells it from the corpus; ``extra``: the recipe's."""
+    longest: int = LONGEST
+    """Words or tokens that a sentence of ``files`` or ``ood`` may have, where the recipe has no bound of its own."""
     threads: int | None = None
     precision: Precision | None = None
 
@@ -160,7 +164,7 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
             file.writelines(side_by_side(model, noted.sentences, predictor))
     if request.choose:
         reading = _choose(model, corpus, title, request, stored=ranks.first)
-    ood = None if request.ood is None else other_text(model, request.ood)
+    ood = None if request.ood is None else other_text(model, request.ood, request.longest)
     # An ensemble has no channels of its own.
     has_trees = not runs and request.trees != "no" and can_score_trees(model, corpus)
     method = method if splitter is None else f"split by {request.coordination}"
@@ -502,6 +506,8 @@ def corpus_of(
     tally = Tally(title)
     selected = chosen(lambda _: chain([first], sentences), Select() if files else data.select, tally)
     short = shortened(in_blocks(selected, data.blocks), model.vocabulary, data, tally)
+    if files and data.longest is None and data.blocks is None:
+        short = _none_too_long(short, request.longest, model.vocabulary)
     noted = noting_new_labels(short, model.labels, tally)
     passing = _noting(types.passing(noted) if types else noted, relations, note)
     table = encode_corpus(data, passing, model.vocabulary, model.labels)
@@ -522,6 +528,15 @@ def corpus_of(
     return title, corpus
 
 
+def _none_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabulary) -> Iterator[Sentence]:
+    for sentence in sentences:
+        if over := excess(sentence, longest, vocabulary):
+            message = f"{sentence.where}: a sentence of {over[0]:,} {over[1]}, more than {longest:,}"
+            hint = f"split it, or allow it with --longest {over[0]}; time and memory grow with the square of its length"
+            raise DataError(message, hint=hint)
+        yield sentence
+
+
 def _noting(
     sentences: Iterable[Sentence], relations: list[str] | None, note: Callable[[Sentence], None] | None
 ) -> Iterator[Sentence]:
@@ -533,11 +548,11 @@ def _noting(
         yield sentence
 
 
-def other_text(model: Model, name: str) -> Split:
+def other_text(model: Model, name: str, longest: int = LONGEST) -> Split:
     """Return a text whose words are enough, encoded with the checkpoint's own vocabulary; `extra` is the recipe's.
 
-    Left out, and counted on stderr, are sentences that the recipe's own splits would not have, and those for which the
-    model has no positions.
+    Left out, and counted on stderr, are sentences that the recipe's own splits would not have, those for which the
+    model has no positions, and those of more words or tokens than ``longest`` where the recipe has no bound.
 
     Raises:
         UsageError: the recipe names no extra file.
@@ -557,7 +572,10 @@ def other_text(model: Model, name: str) -> Split:
     hint = "split them, or give another text"
     if not selected:
         raise DataError(f"--ood {name}: every sentence has more than {most} words (data.select.words)", hint=hint)
-    skipping = data.model_copy(update={"too_long": "skip"}) if data.too_long == "error" else data
+    bound, of_bound, skips = data.longest, "data.longest", data.too_long == "error"
+    if bound is None and data.blocks is None and key is None:
+        bound, of_bound, skips = longest, "--longest", True
+    skipping = data.model_copy(update={"longest": bound, "too_long": "skip"}) if skips else data
     tally = Tally(name)
     table = encode_corpus(
         data,
@@ -565,6 +583,8 @@ def other_text(model: Model, name: str) -> Split:
         model.vocabulary,
         model.labels,
     )
+    if not tally.counts["left"] and of_bound == "--longest":
+        raise DataError(f"--ood {name}: every sentence has more than {bound:,} tokens (--longest)", hint=hint)
     tally.require_some(data)
     split = Split(table)
     fitting = split.lengths <= (np.inf if positions is None else positions)
@@ -572,7 +592,7 @@ def other_text(model: Model, name: str) -> Split:
         raise DataError(f"--ood {name}: every sentence has more tokens than the model positions", hint=hint)
     reasons = {
         f"of more than {most} words (data.select.words)": len(sentences) - len(selected),
-        f"of more than {data.longest} tokens (data.longest)": tally.counts["skipped"],
+        f"of more than {bound} tokens ({of_bound})": tally.counts["skipped"],
         f"of more tokens than the model has positions ({positions})": int((~fitting).sum()),
     }
     if left_out := ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number):

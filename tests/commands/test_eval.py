@@ -44,6 +44,18 @@ def test_conllu_is_known_by_its_content_where_no_name_tells(here: Path, invoke: 
     refused(invoke("eval", "runs/tagger", "/dev/null"), 3, "/dev/null: there is no sentence in it")
 
 
+def test_a_sentence_of_a_file_that_is_too_long_is_refused(here: Path, invoke: Invoke) -> None:
+    """Time and memory grow with the square of its length: the bound is that of `parse`, and can be raised."""
+    words = "".join(f"{i}\tword\t_\t_\tNN\t_\t0\t_\t_\t_\n" for i in range(1, 2002)) + "\n"
+    (here / "long.conllu").write_text((here / "test.conllu").read_text("utf-8") + words, "utf-8")
+    refused(invoke("eval", "runs/tagger", "long.conllu"), 3, ": a sentence of 2,001 words, more than 2,000", "2001")
+    allowed = invoke("eval", "runs/tagger", "long.conllu", "--longest", "2001", "--json")
+    assert scores(allowed)["accuracy"] > 0.0
+    # The recipe's own files have the recipe's own bound.
+    assert invoke("eval", "runs/tagger", "--split", "test", "--longest", "2").code == 0
+    refused(invoke("eval", "runs/tagger", "test.conllu", "--longest", "2"), 3, "more than 2")
+
+
 def test_where_there_are_no_floors_that_is_said(here: Path, invoke: Invoke) -> None:
     (here / "plain.txt").write_text(SENTENCE + "\n", "utf-8")
     ran = invoke("eval", "runs/tiny", "plain.txt", "--baselines", "--masks", "1", "--json")

@@ -194,6 +194,10 @@ def test_sentences_of_another_text_that_are_too_long_are_left_out(
     assert f"--ood other.txt: sentences left out: {told}\n" in ran.err
     Path("long.txt").write_text("word " * 105 + "\n", encoding="utf-8")
     refused(invoke("eval", "runs/tiny", "--ood", "long.txt"), 3, "very sentence has more")
+    if "longest" not in overrides[0]:
+        ran = invoke("eval", "runs/tiny", "--ood", "other.txt", "--longest", "30", "--json")
+        assert scores(ran)["ood"]["sentences"] == 3
+        refused(invoke("eval", "runs/tiny", "--ood", "long.txt", "--longest", "30"), 3, "very sentence has more")
 
 
 def test_dropout_samples_and_ensembles_have_members(there: Path, invoke: Invoke) -> None:
