@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import traceback
+from threading import Timer
 from typing import NoReturn
 
 from probtrans_cli import console, server
@@ -14,6 +16,7 @@ from probtrans_cli.errors import (
     OutOfMemoryError,
     OutputError,
     ProbtransError,
+    StoppedError,
     ToldElsewhereError,
     UsageError,
     of_the_system,
@@ -21,6 +24,7 @@ from probtrans_cli.errors import (
 from probtrans_cli.text import harmless, printable
 
 BUG, INTERRUPTED, READER_GONE = 1, 130, 141
+AGAIN = 0.05  # seconds until a signal that was dropped is sent again
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -45,6 +49,7 @@ def run(arguments: list[str]) -> int:
     gc.set_threshold(20_000, *gc.get_threshold()[1:])
     # Large tensors on huge pages: a training step of the full model was a fifth faster on the CPU (read by torch).
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    sys.unraisablehook = send_again
     code = _run(arguments)
     try:
         sys.stdout.flush()
@@ -54,6 +59,20 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         return code or READER_GONE
     return code
+
+
+def send_again(dropped: sys.UnraisableHookArgs) -> None:
+    """Send a signal again whose exception Python has dropped, as it does while it destroys a generator or an object."""
+    error = dropped.exc_value
+    received = error.received if isinstance(error, StoppedError) else None
+    if isinstance(error, KeyboardInterrupt):
+        received = signal.SIGINT, signal.default_int_handler
+    if received is None:
+        sys.__unraisablehook__(dropped)
+        return
+    number, handler = received
+    signal.signal(number, handler)
+    Timer(AGAIN, os.kill, (os.getpid(), number)).start()
 
 
 def _run(arguments: list[str]) -> int:

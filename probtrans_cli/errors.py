@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from typing import Any
 
 
 class ProbtransError(Exception):
@@ -85,6 +87,8 @@ class StoppedError(ProbtransError):
     """A training was stopped by a signal other than Ctrl-C after its state was saved, or with nothing to save."""
 
     exit_code = 75
+    received: tuple[int, Callable[..., Any]] | None = None
+    """The signal's number and its handler, where the handler raised this."""
 
 
 class InterruptedTrainingError(ProbtransError):

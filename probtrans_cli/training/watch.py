@@ -326,7 +326,9 @@ def stopped_at_once(moment: str, hint: str, *, several: bool = False) -> Iterato
         del frame
         for later in heeded:
             signal.signal(later, signal.SIG_IGN if several else signal.SIG_DFL)
-        raise StoppedError(f"stopped by {signal.Signals(number).name} {moment}", hint=hint)
+        error = StoppedError(f"stopped by {signal.Signals(number).name} {moment}", hint=hint)
+        error.received = number, handle
+        raise error
 
     with _handled(heeded, handle):
         yield

@@ -7,17 +7,21 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from support import COMMAND, Forks, environment, skip_if_ignored, workplace
 
+from probtrans_cli.__main__ import send_again
 from probtrans_cli.commands import prepare, train
 from probtrans_cli.errors import StoppedError
 from probtrans_cli.folders import lock
 from probtrans_cli.recipe import reference
+from probtrans_cli.training.watch import stopped_at_once
 
 SIGNAL_AT_A_START = """
 import os, signal, subprocess
@@ -95,6 +99,29 @@ def test_signals_raise_nothing_before_the_schema_of_recipes_is_made(
     request = {"train": train.TrainRequest, "prepare": prepare.PrepareRequest}[command]
     with pytest.raises(StoppedError, match="here"):
         getattr(module, command)(request("tiny.yaml"))
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGHUP, StoppedError), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_signal_while_a_generator_is_destroyed_is_sent_again(
+    number: int, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python drops what its handler raises there."""
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            os.kill(os.getpid(), number)
+
+    def stopped() -> None:
+        with stopped_at_once("here", "again"):
+            next(numbers())  # and destroyed
+            time.sleep(20.0)
+
+    skip_if_ignored(number)
+    monkeypatch.setattr(sys, "unraisablehook", send_again)
+    with pytest.raises(error):
+        stopped()
 
 
 @pytest.mark.slow
