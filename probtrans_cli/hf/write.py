@@ -52,6 +52,7 @@ def obstacles(section: ModelSection, *, expand_shared: bool = False) -> list[str
         f"positions: {section.positions.kind}": section.positions.table_rows is None,
         f"norm: {section.norm}": section.norm != ("pre" if section.causal else "post"),
         f"embedding_norm: {embedding_norm}": section.embedding_norm == section.causal,
+        "chain: true": section.chain,
         f"segments: {section.segments}": section.causal and section.segments > 0,
         f"base_width: {section.base_width}": section.base_width not in (None, section.width),
         f"head_size: {size}": size * section.heads != section.width,

@@ -3,6 +3,7 @@
 Into the first layer go the words' vectors ``W``, those of positions ``P`` and of segments ``E``:
 
     x_i  = drop(W_i) + drop(P_i) + E_{t_i}          or, with embedding_norm,   x_i = drop(LN(W_i + P_i + E_{t_i}))
+    x_i += W_C W_{i-1}                              with `chain`
 
 A layer, head by head (the sums over heads are one product with all W_O side by side), ``x = clip(i - j)``:
 
@@ -58,6 +59,7 @@ class TransformerEncoder(Encoder):
         if positions.table_rows is not None:
             self.positions = nn.Parameter(torch.randn(positions.table_rows, width))
         self.segments = nn.Embedding(section.segments, width) if section.segments else None
+        self.chain = nn.Linear(width, width, bias=False) if section.chain else None
         self.embedding_norm = nn.LayerNorm(width, section.norm_eps) if section.embedding_norm else None
         self.embedding_dropout = nn.Dropout(section.embedding_dropout)
         self.layers = nn.ModuleList([Layer(section) for _ in range(1 if section.share_layers else section.layers)])
@@ -88,7 +90,7 @@ class TransformerEncoder(Encoder):
 
     def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
         assert self.scales is not None, "it has a base"
-        for module in [*(module for modules in self.parts().values() for module in modules), self.pooler]:
+        for module in [*(module for modules in self.parts().values() for module in modules), self.chain, self.pooler]:
             if isinstance(module, nn.Linear):
                 matrix: Any = module.weight
                 yield matrix, self.scales.hidden
@@ -148,17 +150,19 @@ class TransformerEncoder(Encoder):
         return Encoded(by.masked(states, mask), sentence, torch.stack(attentions, dim=1) if attentions else None)
 
     def read_on(self, unary: Float[Tensor, "b 1 d"], memory: Memory = ()) -> Memory:
-        """See :meth:`Encoder.read_on`; it keeps keys and values of every layer, and the state of the last word."""
+        """See :meth:`Encoder.read_on`; it keeps keys and values of every layer, the unary scores of the last word, and
+        its state."""
         h = self.section.heads
         empty = unary.new_zeros(len(unary), h, 0, self.section.head_size)
-        pairs = list(memory[:-1]) or [empty] * (2 * self.section.layers)
+        *pairs, previous = memory[:-1] or [*[empty] * (2 * self.section.layers), torch.zeros_like(unary)]
         mask = torch.ones_like(unary[..., 0], dtype=torch.bool)
-        states, kept = self._embedded(Words(unary, mask), PLAIN, before=pairs[0].shape[2]), []
+        states = self._embedded(Words(unary, mask), PLAIN, before=pairs[0].shape[2], previous=previous)
+        kept: list[Tensor] = []
         for index in range(self.section.layers):
             past = pairs[2 * index : 2 * index + 2]
             states, _ = self.layers[0 if self.section.share_layers else index](states, None, None, False, past=past)
             kept += past
-        return [*kept, states if self.final_norm is None else self.final_norm(states)]
+        return [*kept, unary, states if self.final_norm is None else self.final_norm(states)]
 
     def foretell(self, texts: int, memory: Memory, readout: Readout) -> Float[Tensor, "b 1 d"]:
         del readout
@@ -207,8 +211,11 @@ class TransformerEncoder(Encoder):
                 attentions.append(attention * mask[:, None, :, None])
         return states, attentions
 
-    def _embedded(self, words: Words, by: Arithmetic, before: int = 0) -> Values:
-        """Return ``x``, what goes into the first layer; there are so many words ``before`` these."""
+    def _embedded(
+        self, words: Words, by: Arithmetic, before: int = 0, previous: Float[Tensor, "b 1 d"] | None = None
+    ) -> Values:
+        """Return ``x``, what goes into the first layer; there are so many words ``before`` these, the last one of them
+        with the unary scores ``previous``."""
         mask = words.mask
         if isinstance(words.unary, Tensor):
             mean = states = words.unary.masked_fill(~mask[:, :, None], 0.0)
@@ -223,6 +230,10 @@ class TransformerEncoder(Encoder):
             )
         drop = self.embedding_dropout if self.embedding_norm is None else nn.Identity()
         states = by(drop, states)
+        if self.chain is not None:
+            assert isinstance(states, Tensor), "a causal model has no moments"
+            first = torch.zeros_like(states[:, :1]) if previous is None else previous
+            states = states + self.chain(torch.cat([first, states[:, :-1]], dim=1))
         if self.positions is not None:
             states = by.add(states, drop(self.positions[before:n]))
         elif self.sinusoidal:

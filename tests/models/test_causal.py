@@ -167,7 +167,8 @@ def networks() -> list[Any]:
         model = encoder(seed=number, **options)
         found.append(Network(9, model, lambda encoder: TiedMean(9, encoder.latent_mean)).double())  # type: ignore[arg-type]
     sizes = {"width": 8, "heads": 2, "inner": 8, "layers": 2, "dropout": 0.0, "embedding_dropout": 0.0}
-    for options in ({"norm": "pre"}, {"positions": {"kind": "relative", "clip": 2}}, {"share_layers": True}):
+    of_transformers = [{"norm": "pre", "chain": True}, {"positions": {"kind": "relative", "clip": 2}}]
+    for options in (*of_transformers, {"share_layers": True}):
         transformer = models.build({"kind": "transformer", "causal": True, **sizes, **options}).double()
         torch.nn.init.normal_(transformer.first)
         found.append(Network(9, transformer, lambda _: TiedLinear(9)).double())
@@ -242,7 +243,7 @@ def test_word_by_word_is_what_reading_again_gives(kind: dict[str, Any], others: 
         {},
         {"positions": {"kind": "relative", "clip": 2, "terms": "qkv"}},
         {"positions": {"kind": "sinusoidal"}},
-        {"positions": {"kind": "none"}, "norm": "pre"},
+        {"positions": {"kind": "none"}, "norm": "pre", "chain": True},
         {"share_layers": True, "norm": "pre", "tie_kv": True, "tie_qo": True},
     ],
     ids=str,
@@ -254,6 +255,17 @@ def test_a_transformer_word_by_word_is_what_reading_again_gives(options: dict[st
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     _compare_with_memory(model.double().eval(), [Readout()])
+
+
+@torch.no_grad()
+def test_the_chain_of_a_transformer_adds_a_matrix_of_the_word_before() -> None:
+    options = {"kind": "transformer", "causal": True, "width": 4, "heads": 2, "inner": 6, "layers": 1, "norm": "pre"}
+    chained, plain = (models.build({**options, "chain": chain}).double().eval() for chain in (True, False))
+    plain.load_state_dict({name: value for name, value in chained.state_dict().items() if not name.startswith("chain")})
+    unary, mask = torch.randn(2, 5, 4).double(), torch.ones(2, 5, dtype=torch.bool)
+    before = torch.cat([torch.zeros(2, 1, 4).double(), unary[:, :-1]], dim=1)
+    expected = plain(Words(unary + before @ chained.chain.weight.T, mask)).states
+    assert torch.allclose(chained(Words(unary, mask)).states, expected, rtol=1e-12, atol=1e-12)
 
 
 @torch.no_grad()

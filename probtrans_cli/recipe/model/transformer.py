@@ -110,6 +110,8 @@ class Transformer(ModelSection):
     causal: bool = False
     """true: a decoder, in which a word attends to itself and to earlier words. For `task.kind: lm`; GPT-2 is
     `preset: gpt2` with `task.word_bias: false`."""
+    chain: bool = False
+    """With `causal`: a matrix of the word before is added to a word's input, a path as `chain` of a field."""
     positions: Annotated[Positions, POSITIONS] = AbsolutePositions(kind="absolute")
     """How the encoder knows the order of words: absolute | learned_sinusoidal | sinusoidal | relative | none."""
     norm: Literal["post", "pre"] = "post"
@@ -219,6 +221,8 @@ class Transformer(ModelSection):
         for name in ("pooler", "bayes") if self.causal else ():
             if getattr(self, name):
                 yield (name,), "a causal model has none: leave it out"
+        if self.chain and not self.causal:
+            yield ("chain",), "it is for model.causal: leave it out"
         if self.base_width is None:
             if self.base_rank is not None:
                 yield ("base_rank",), "it is the head_size at model.base_width: set that, too, or leave this out"
