@@ -251,7 +251,10 @@ class Network(nn.Module):
     def _with_prior(self, readout: Readout) -> Readout:
         if not self.encoder.facts.has_head_variables:
             return readout
-        return replace(readout, prior=self.word_scores().softmax(0) @ self._table())
+        frequencies = self.word_scores().softmax(0)
+        # In its own precision: in bfloat16 the whole table, and its gradient, would be converted for one product.
+        with torch.autocast(frequencies.device.type, enabled=False):
+            return replace(readout, prior=frequencies @ self._table())
 
     def _words(
         self, inputs: Inputs, unary: Float[Tensor, "b n d"], moments: Kind | None, readout: Readout | None = None
