@@ -342,6 +342,13 @@ def test_memory_of_the_linear_form_grows_with_the_length_alone(
         ("blocked", {"schedule": "synchronous", "damping": {"labels": 0.5}}, "fast banded", [""]),
         ("again", {}, "fast-long linear", ["", "device"]),
         ("stored", {}, "fast banded", ["device"]),
+        ("fused", {}, "fast fast-long", ["device, kernels"]),
+        ("stored", {}, "banded", ["device, kernels"]),
+        ("stored", {"schedule": "synchronous"}, "fast", ["device, kernels"]),
+        ("stored", {"damping": {"heads": 0.5}}, "fast", ["device, kernels"]),
+        ("stored", {}, "fast", ["compiling, device, kernels"]),
+        ("stored", {"head_labels": True}, "fast", ["device, kernels"]),
+        ("pairs", {}, "fast", ["all pairs, device, kernels"]),
         ("stored", {"damping": {"heads": 0.5}}, "fast banded fast-long linear", ["", "device"]),
         ("stored", {"step_size": {"heads": 0.5}}, "fast banded", [""]),
         ("stored", {}, "fast banded fast-long linear", ["compiling, device"]),
@@ -359,11 +366,18 @@ def test_the_choice_of_a_form(
                 patch.setattr(meanfield, "LONG", 100 if option == "fast-long" else 10_000)
                 if "device" in situation:
                     patch.setattr(meanfield, "may_depend_on", lambda _: False)
+                if "kernels" in situation:
+                    patch.setattr(meanfield, "fuses", lambda *_: True)
                 if "compiling" in situation:
                     patch.setattr(torch.compiler, "is_compiling", lambda: True)
                 key: Any = option.removesuffix("-long")
                 chosen = meanfield.form_of(key, mask, inference, all_pairs="all pairs" in situation)
             assert chosen == form, (option, situation)
+
+
+def test_a_cpu_does_not_look_for_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meanfield, "find_spec", lambda _: 1 / 0)
+    assert not meanfield.fuses(torch.ones(2, 3, dtype=torch.bool), torch.float32, 4)
 
 
 def test_messages_that_there_are_not() -> None:

@@ -361,7 +361,8 @@ class ProbabilisticEncoder(Encoder):
         if self.plain:
             return self.field(unary, mask, cues)
         all_pairs = all_pairs or self.section.head_bias is not None or len(self.further) > 0
-        form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs)
+        rank = getattr(self.section.decomposition, "rank", self.section.labels)
+        form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs, dtype=unary.dtype, rank=rank)
         bias = self._bias(unary, mask, cues)
         further = cast("Sequence[ArcsFactor | RelationsFactor]", list(self.further))
         return fast.MeanField(unary, mask, self.potentials, self.inference, self._dropout, form, bias, further)

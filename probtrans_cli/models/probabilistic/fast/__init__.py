@@ -5,9 +5,10 @@ words. Tests hold every form equal to the equations, and a training compares the
 work on padding, and near buckets as shifts. Derivatives are written by hand where that gains at least 15 % of a step
 (``python -m tests.bench.encoder``).
 
-    meanfield.py   the iteration on rows, one a real word; the choice of a form
-    layout.py      where the words of a padded batch stand
-    messages.py    messages of the ternary factors, between sides and labels
-    bands.py       near buckets, by shifts along the sentence
-    heads.py       far buckets, and distributions of the heads: stored, or in blocks
+    meanfield.py      the iteration on rows, one a real word; the choice of a form
+    layout.py         where the words of a padded batch stand
+    messages.py       messages of the ternary factors, between sides and labels
+    bands.py          near buckets, by shifts along the sentence
+    heads.py          far buckets, and distributions of the heads: stored, or in blocks
+    triton_heads.py   far buckets and distributions of the usual case, as kernels of a GPU
 """

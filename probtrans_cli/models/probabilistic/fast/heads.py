@@ -461,7 +461,7 @@ class BlockedHeads(HeadVariables):
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         sides = self.messages.sides(labels)
-        now = [_in_precision_of_products(side) for kind in zip(*sides.far, strict=True) for side in kind]
+        now = [in_precision_of_products(side) for kind in zip(*sides.far, strict=True) for side in kind]
         short = self.messages.short(sides, extra)
         scored, tensors = short, now
         if not self.inference.asynchronous:
@@ -599,7 +599,7 @@ class _Blocks(torch.autograd.Function):
         return None, of_short, *(total.to(side.dtype) for total, side in zip(of_sides, sides, strict=True))
 
 
-def _in_precision_of_products(side: Tensor) -> Tensor:
+def in_precision_of_products(side: Tensor) -> Tensor:
     kind = side.device.type
     cast = torch.is_autocast_enabled(kind) and side.dtype == torch.float32
     return side.to(torch.get_autocast_dtype(kind)) if cast else side

@@ -9,6 +9,7 @@ pairs      stored                                          one a sentence       
 labelled   stored, by hand                                 one a sentence              the usual case of labelled heads
 blocked    in blocks, by hand, kept                        shared by short sentences   the usual case on a CPU
 again      in blocks, by hand, computed twice              shared                      long sentences
+fused      in no memory: ``triton_heads.py``               shared                      the usual case on a GPU
 stored     stored                                          shared                      graphs, GPUs, damping, steps
 
 Lines are padded where the real words are not worth picking out.
@@ -18,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import NamedTuple
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -34,18 +36,51 @@ from probtrans_cli.models.probabilistic.potentials import Potentials
 from probtrans_cli.recipe.training import Forms
 
 LONG = 2**25  # head scores of an iteration above which they are not kept
+WIDE = 256  # bytes of a word's side above which a tile of sides is too large for a program of a GPU
 
 
-def form_of(option: Forms, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False) -> str:
-    """Choose the form of a batch's head variables; ``all_pairs``: probabilities, or a bias, of all pairs are needed."""
+def form_of(
+    option: Forms,
+    mask: Bool[Tensor, "b n"],
+    inference: Inference,
+    *,
+    all_pairs: bool = False,
+    dtype: torch.dtype = torch.float32,
+    rank: int = 1,
+) -> str:
+    """Choose the form of a batch's head variables.
+
+    Args:
+        all_pairs: probabilities, or a bias, of all pairs are needed.
+        dtype: of the unary scores.
+        rank: the number of components of a side.
+    """
     if all_pairs or inference.tree:
-        usual = inference.labelled and inference.distance is None and inference.asynchronous and not inference.tree
+        labelled = inference.labelled and inference.distance is None and inference.asynchronous and not inference.tree
         eager = may_depend_on(mask) and mask.numel() and not torch.is_autocast_enabled("cpu")
-        return "labelled" if usual and inference.heads.forgets and eager else "pairs"
+        return "labelled" if labelled and inference.heads.forgets and eager else "pairs"
     if torch.compiler.is_compiling() or not inference.heads.forgets:
         return "stored"  # the graph of blocks does not serve every length
+    usual = inference.asynchronous and not (inference.labelled or inference.root_label)
+    if option == "fast" and usual and fuses(mask, dtype, rank):
+        return "fused"
     long = mask.numel() * mask.shape[1] * inference.channels > LONG if option == "fast" else option == "linear"
     return "again" if long else "blocked" if may_depend_on(mask) else "stored"
+
+
+def fuses(mask: Bool[Tensor, "b n"], dtype: torch.dtype, rank: int) -> bool:
+    """Return whether there are kernels for a batch: it is on a GPU of NVIDIA's, triton is installed, and tiles fit."""
+    if not mask.is_cuda or not mask.numel() or isinstance(mask, torch._subclasses.FakeTensor) or torch.version.hip:
+        return False
+    size = 2 if torch.is_autocast_enabled("cuda") else dtype.itemsize
+    return dtype != torch.float64 and rank * size <= WIDE and find_spec("triton") is not None
+
+
+def fused(*arguments: Any) -> HeadVariables:
+    """Return the heads of a GPU. Triton is imported here, where it is needed."""
+    from probtrans_cli.models.probabilistic.fast.triton_heads import FusedHeads  # noqa: PLC0415
+
+    return FusedHeads(*arguments)
 
 
 HEADS: dict[str, Callable[..., HeadVariables]] = {
@@ -53,6 +88,7 @@ HEADS: dict[str, Callable[..., HeadVariables]] = {
     "labelled": LabelledHeads,
     "blocked": partial(BlockedHeads, keep=True),
     "again": partial(BlockedHeads, keep=False),
+    "fused": fused,
     "stored": StoredHeads,
 }
 
