@@ -23,7 +23,7 @@ class EncoderKind(NamedTuple):
     make: Callable[[Any, Forms], Encoder]
 
 
-MESSAGES: tuple[Forms, ...] = ("fast", "plain", "banded", "linear")
+MESSAGES: tuple[Forms, ...] = ("fast", "fused", "plain", "banded", "linear")
 ENCODERS: Table[EncoderKind] = Table("encoder")  # the kinds of encoders, by the kind of `model`
 
 

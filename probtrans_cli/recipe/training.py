@@ -21,7 +21,7 @@ from probtrans_cli.recipe.base import (
 )
 from probtrans_cli.recipe.model.base import PositiveKLWeight, WeightPredict, WeightPrior
 
-Messages = Literal["fast", "plain"]
+Messages = Literal["fast", "fused", "plain"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Forms = Messages | Literal["banded", "linear"]
 """Messages, and two names for forms of the fast ones, to compare them."""
@@ -300,7 +300,8 @@ class Runtime(Section):
     timeout: PositiveInt = 1800
     """Seconds after which processes stop waiting for another process, and end with its number."""
     messages: Annotated[Messages, BeforeValidator(_renamed)] = "fast"
-    """How messages are computed. fast: without work on padding, in blocks for long sentences; plain: the equations as
+    """How messages are computed. fast: without work on padding, in blocks for long sentences; fused: as fast, and on a
+    GPU with triton by one kernel an exchange (docs/speed.md), which no GPU has timed yet; plain: the equations as
     they stand in `models/probabilistic/crf.py`, so that what you edit there is what runs (for research and short
     sentences). Results differ only by rounding."""
 

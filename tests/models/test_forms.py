@@ -342,13 +342,15 @@ def test_memory_of_the_linear_form_grows_with_the_length_alone(
         ("blocked", {"schedule": "synchronous", "damping": {"labels": 0.5}}, "fast banded", [""]),
         ("again", {}, "fast-long linear", ["", "device"]),
         ("stored", {}, "fast banded", ["device"]),
-        ("fused", {}, "fast fast-long", ["device, kernels"]),
-        ("stored", {}, "banded", ["device, kernels"]),
-        ("stored", {"schedule": "synchronous"}, "fast", ["device, kernels"]),
-        ("stored", {"damping": {"heads": 0.5}}, "fast", ["device, kernels"]),
-        ("stored", {}, "fast", ["compiling, device, kernels"]),
-        ("stored", {"head_labels": True}, "fast", ["device, kernels"]),
-        ("pairs", {}, "fast", ["all pairs, device, kernels"]),
+        ("fused", {}, "fused fused-long", ["device, kernels"]),
+        ("stored", {}, "fast banded", ["device, kernels"]),
+        ("stored", {"schedule": "synchronous"}, "fused", ["device, kernels"]),
+        ("stored", {"damping": {"heads": 0.5}}, "fused", ["device, kernels"]),
+        ("stored", {}, "fused", ["compiling, device, kernels"]),
+        ("stored", {"head_labels": True}, "fused", ["device, kernels"]),
+        ("pairs", {}, "fused", ["all pairs, device, kernels"]),
+        ("blocked", {}, "fused", [""]),
+        ("again", {}, "fused-long", [""]),
         ("stored", {"damping": {"heads": 0.5}}, "fast banded fast-long linear", ["", "device"]),
         ("stored", {"step_size": {"heads": 0.5}}, "fast banded", [""]),
         ("stored", {}, "fast banded fast-long linear", ["compiling, device"]),
@@ -363,7 +365,7 @@ def test_the_choice_of_a_form(
     for option in messages.split():
         for situation in situations:
             with monkeypatch.context() as patch:
-                patch.setattr(meanfield, "LONG", 100 if option == "fast-long" else 10_000)
+                patch.setattr(meanfield, "LONG", 100 if option.endswith("-long") else 10_000)
                 if "device" in situation:
                     patch.setattr(meanfield, "may_depend_on", lambda _: False)
                 if "kernels" in situation:
@@ -381,7 +383,7 @@ def test_a_cpu_does_not_look_for_triton(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_messages_that_there_are_not() -> None:
-    with pytest.raises(ValueError, match="fast, plain, banded, linear, not 'auto'"):
+    with pytest.raises(ValueError, match="fast, fused, plain, banded, linear, not 'auto'"):
         encoder(messages="auto")
 
 

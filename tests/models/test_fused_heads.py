@@ -239,9 +239,9 @@ def test_the_encoder_has_the_values_of_stored_heads(
     monkeypatch.setattr(meanfield, "worth_packing", lambda _: False)
     if INTERPRETED:
         monkeypatch.setattr(meanfield, "fuses", lambda *_: True)
-    assert meanfield.form_of("fast", mask, model.inference) == "fused"
+    assert meanfield.form_of("fused", mask, model.inference) == "fused"
     results = []
-    for messages in ("fast", "banded"):
+    for messages in ("fused", "banded"):
         model.messages = messages  # type: ignore[assignment]
         encoded = model(Words(unary, mask))
         results.append([*values(encoded), *gradients(model, unary, encoded)])

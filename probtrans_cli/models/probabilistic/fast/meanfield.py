@@ -9,7 +9,7 @@ pairs      stored                                          one a sentence       
 labelled   stored, by hand                                 one a sentence              the usual case of labelled heads
 blocked    in blocks, by hand, kept                        shared by short sentences   the usual case on a CPU
 again      in blocks, by hand, computed twice              shared                      long sentences
-fused      in no memory: ``triton_heads.py``               shared                      the usual case on a GPU
+fused      in no memory: ``triton_heads.py``               shared                      `fused`: the usual case on a GPU
 stored     stored                                          shared                      graphs, GPUs, damping, steps
 
 Lines are padded where the real words are not worth picking out.
@@ -62,9 +62,11 @@ def form_of(
     if torch.compiler.is_compiling() or not inference.heads.forgets:
         return "stored"  # the graph of blocks does not serve every length
     usual = inference.asynchronous and not (inference.labelled or inference.root_label)
-    if option == "fast" and usual and fuses(mask, dtype, rank):
+    if option == "fused" and usual and fuses(mask, dtype, rank):
         return "fused"
-    long = mask.numel() * mask.shape[1] * inference.channels > LONG if option == "fast" else option == "linear"
+    long = option == "linear"
+    if option in ("fast", "fused"):
+        long = mask.numel() * mask.shape[1] * inference.channels > LONG
     return "again" if long else "blocked" if may_depend_on(mask) else "stored"
 
 
