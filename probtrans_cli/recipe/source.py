@@ -329,8 +329,8 @@ GROUPS = (
         "wikitext2",
         {
             "mlm-wikitext2-probabilistic": "9 min", "mlm-wikitext2-transformer": "9 min", "mlm-wikitext2-hour": "1 h",
-            "pretrain-wikitext2-bert": "11 min", "lm-wikitext2-probabilistic": "8 min",
-            "lm-wikitext2-transformer": "5 min", "ner-words": "8 min",
+            "pretrain-wikitext2-bert": "11 min", "lm-wikitext2-probabilistic": "10 min",
+            "lm-wikitext2-transformer": "10 min", "ner-words": "8 min",
         },
     ),
     Group("Language models", "ptb-mlm", {"mlm-ptb-probabilistic": _GPU, "mlm-ptb-transformer": _GPU}),
