@@ -83,7 +83,7 @@ def _run(arguments: list[str]) -> int:
             except UnicodeEncodeError:
                 hint = "rename the file, or name it through a link whose name is UTF-8"
                 raise UsageError(f"the argument '{printable(argument, 200)}' is not UTF-8", hint=hint) from None
-        from probtrans_cli.cli.application import application  # noqa: PLC0415
+        from probtrans_cli.cli import application  # noqa: PLC0415
 
         return application(arguments, run)
     except ToldElsewhereError as error:

@@ -305,7 +305,7 @@ def serve() -> None:
     import torch._dynamo  # noqa: F401
 
     import probtrans_cli.__main__
-    import probtrans_cli.cli.application
+    import probtrans_cli.cli
     import probtrans_cli.commands.train
     import probtrans_cli.training.loop  # noqa: F401
     from probtrans_cli.__main__ import run

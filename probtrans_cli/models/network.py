@@ -253,7 +253,9 @@ class Network(nn.Module):
             return readout
         frequencies = self.word_scores().softmax(0)
         # In its own precision: in bfloat16 the whole table, and its gradient, would be converted for one product.
-        with torch.autocast(frequencies.device.type, enabled=False):
+        kind = frequencies.device.type
+        casts = torch.is_autocast_enabled(kind)
+        with torch.autocast(kind, enabled=False) if casts else nullcontext():
             return replace(readout, prior=frequencies @ self._table())
 
     def _words(

@@ -14,7 +14,7 @@ import typer
 from support import ROOT, Invoke, Ran, environment, refused
 
 from probtrans_cli import __version__, checkpoint
-from probtrans_cli.cli.application import PANELS, app, application
+from probtrans_cli.cli import PANELS, app, application
 from probtrans_cli.recipe.source import START
 
 

@@ -10,7 +10,7 @@ import pytest
 from support import Invoke, refused, workplace
 
 import probtrans_cli
-from probtrans_cli.cli.application import app
+from probtrans_cli.cli import app
 from probtrans_cli.data.files import find, find_all
 from probtrans_cli.errors import UsageError
 from probtrans_cli.folders import expand_home, places, with_home

@@ -20,7 +20,8 @@ from export_graphs import CASES, ENTITIES, LAYERS, NASTY, TAGGING, fitting
 from run_of_every_task import OVERRIDES, ROWS
 from support import Invoke, real_data
 
-from probtrans_cli.cli import application
+from probtrans_cli import cli
+from probtrans_cli.commands.eval import EvalRequest
 from probtrans_cli.commands.parse import ParseRequest
 from probtrans_cli.data.entities import may_follow
 from probtrans_cli.data.tokens import LONGEST
@@ -184,8 +185,9 @@ def test_what_is_too_long_is_refused_as_by_parse(trained: Path, place: Path, inv
     assert len(list(answers.records(numbered(texts), longest=2001))) == 3
 
 
-def test_the_example_allows_as_many_words_as_the_command() -> None:
-    assert signature(application.parse).parameters["longest"].default == ParseRequest("run").longest == LONGEST
+def test_the_example_allows_as_many_words_as_the_commands() -> None:
+    for command, request in ((cli.parse, ParseRequest), (cli.evaluate, EvalRequest)):
+        assert signature(command).parameters["longest"].default == request("run").longest == LONGEST
 
 
 @pytest.mark.parametrize("limit", ["positions", "tokens"])

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from probtrans_cli import console
-from probtrans_cli.cli.application import app
+from probtrans_cli.cli import app
 from probtrans_cli.recipe.task import TASKS
 from probtrans_cli.reports.scores import training_report, tree_report
 from probtrans_cli.text import columns

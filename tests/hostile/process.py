@@ -95,7 +95,8 @@ def warm() -> None:
     import probtrans_cli
 
     for module in pkgutil.walk_packages(probtrans_cli.__path__, "probtrans_cli."):
-        if not module.name.startswith("probtrans_cli.adapters."):  # no command imports them
+        # No command imports adapters, nor, without a GPU, triton.
+        if not module.name.startswith("probtrans_cli.adapters.") and not module.name.endswith(".triton_heads"):
             importlib.import_module(module.name)
     from probtrans_cli.__main__ import run
 

@@ -19,7 +19,7 @@ import typer
 import yaml
 
 from probtrans_cli import __version__
-from probtrans_cli.cli.application import app
+from probtrans_cli.cli import app
 from probtrans_cli.recipe.reference import every_key
 from probtrans_cli.reports.finished import PUBLISHED
 
