@@ -3,7 +3,7 @@
 Into the first layer go the words' vectors ``W``, those of positions ``P`` and of segments ``E``:
 
     x_i  = drop(W_i) + drop(P_i) + E_{t_i}          or, with embedding_norm,   x_i = drop(LN(W_i + P_i + E_{t_i}))
-    x_i += W_C W_{i-1}                              with `chain`
+    x_i += W_C drop(W_{i-1})                        with `chain`
 
 A layer, head by head (the sums over heads are one product with all W_O side by side), ``x = clip(i - j)``:
 
