@@ -124,6 +124,8 @@ class Trainer:
         console.log(self._describe())
         if self.equations is not None:
             console.log(f"messages: plain, as the equations stand in {self.equations}")
+        if self.recipe.runtime.messages == "fused" and self.model.machine.device.type != "cuda":
+            console.log("messages: as fast ones, as only a GPU has the kernels of `runtime.messages: fused`")
         with stop_signals(self.ranks.signalled, several=self.ranks.world > 1) as stop:
             with self.ahead:
                 self._train(stop)

@@ -194,3 +194,9 @@ def test_resuming_on_other_data_is_refused(copied: Path, invoke: Invoke) -> None
     assert invoke(*command).code == 0
     source.write_text((copied / "dev.conllu").read_text(encoding="utf-8"), encoding="utf-8")
     refused(invoke("train", "runs/grow", "--resume"), 3, "corpora are not those")
+
+
+def test_kernels_that_the_machine_has_not_are_told(fresh: Path, invoke: Invoke) -> None:
+    ran = invoke("train", "tiny.yaml", "runtime.messages=fused", "runtime.device=cpu", "train.epochs=1")
+    assert (fresh / "runs/tiny").exists(), ran.err
+    assert "messages: as fast ones, as only a GPU has the kernels" in ran.err
