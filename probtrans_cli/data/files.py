@@ -285,7 +285,7 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
             raise DataError(f"{begins}{path!r} is not inside the package", hint=hint)
         candidates = [place]
     elif not path or path.endswith("/"):
-        hint = "data.train, data.dev, data.test and data.extra name files"
+        hint = "data.train, data.dev, data.test, data.extra and data.raw name files"
         raise DataError(f"{begins}{path!r} does not name a file", hint=hint)
     else:
         candidates = places(path)

@@ -102,7 +102,7 @@ class Wants:
     where the scores are wanted whose trees have these marginals. ``fed_back [b, r, w]``: of an output
     layer that fills row after row: labels that are told to the next row instead of those that it predicts; -1 =
     predicted ones. ``ends``: such a layer may leave out rows once all sentences ended. ``parts``: of an output layer
-    with parts, those that are asked; None = all. ``moments``: of everything mean
+    with parts, those that are asked; None = all that give answers. ``moments``: of everything mean
     and variance, where weights are uncertain (``models/bayesian/moments.py``); `kronecker`: with the covariances of
     words, which the variance of a mean over words needs; `diagonal`: without. ``readout``: of a causal encoder,
     representations of every word by the earlier ones alone. ``candidates [k]``: ids, ascending: of an output layer over

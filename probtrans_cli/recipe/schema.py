@@ -161,6 +161,10 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
         if data.format not in names and getattr(data, options) != Data.model_fields[options].default:
             yield ("data", options), f"for `data.format: {' or '.join(names)}` only: leave it out"
     yield from _labels_of_sentences(data, task)
+    if data.raw is not None and not getattr(task, "mlm", None):
+        yield ("data", "raw"), "nothing is learned of it: set task.mlm=0.3 (`kind: parsing`), or leave this out"
+    elif data.raw is not None and task.needs != "parses":
+        yield ("data", "raw"), f"`kind: {task.kind}` hides words of data.train: name the file there"
     if task.needs_every_token and vocabulary.omits_words:
         yield ("data", "vocabulary", "punctuation"), f"`kind: {task.kind}` labels every token: leave this out"
     words = ("data", "grid", "extra_words")

@@ -518,6 +518,9 @@ class Parsing(TaskSection):
     dev, and before, or without dev, eisner where no arcs of the training trees cross, else mst. All have one root."""
     weights: Weights = Weights()
     """Weights of the losses."""
+    mlm: NonNegativeFloat = 0.0
+    """Weight of the loss of hidden words of `data.raw`, 30 % of them, which the unary scores predict; every second
+    batch is then one of such sentences, and the shorter corpus begins again until the longer one ends. 0 = none."""
     arc_size: Size = 256
     """With `output: biaffine`, the size of a word's two vectors for arcs."""
     relation_size: Size = 64
@@ -540,6 +543,10 @@ class Parsing(TaskSection):
         return ("output",), "a probe is linear, and arcs are not: choose kind: tagging"
 
     @property
+    def tied(self) -> bool:
+        return self.mlm > 0.0
+
+    @property
     def without_moments(self) -> str:
         return f"output: {self.output}"
 
@@ -560,4 +567,9 @@ class Parsing(TaskSection):
             faults.append((("task", "every_iteration"), "for `task.output: heads` only: leave it out"))
         if len(set(self.tags)) < len(self.tags):
             faults.append((("task", "tags"), "a column stands there twice"))
+        if self.mlm > 0.0 and recipe.data.raw is None:
+            faults.append((("task", "mlm"), "there are no sentences to hide words of: name their file with data.raw"))
+        elif self.mlm > 0.0 and facts.encoders:
+            reason = "words have vectors of the lower encoder's, and states are the upper one's: set this to 0"
+            faults.append((("task", "mlm"), reason))
         return faults

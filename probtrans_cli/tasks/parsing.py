@@ -4,6 +4,9 @@ A task with parts, ``arcs`` and each column of tags. The loss of arcs is minus t
 (``models/arcs.py``), its mean over the words that are annotated. Scores are those of the CoNLL 2018 shared task
 (``statistics/parse_scores.py``), over the sentences that are annotated as a whole. A sentence gets the best tree with
 one root, and each arc its best relation.
+
+With `task.mlm`, hidden words of the sentences of `data.raw` are learned beside them. Their batches have no labels, and
+those of trees no hidden words.
 """
 
 from __future__ import annotations
@@ -27,12 +30,12 @@ from probtrans_cli.models.arcs import (
     arc_loss,
     head_probabilities,
 )
-from probtrans_cli.models.base import Encoder, Outputs
+from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import FeatureOutput, OutputLayer
+from probtrans_cli.recipe.task import MaskedLanguageModel, Tagging
 from probtrans_cli.recipe.task import Parsing as Section
-from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.statistics.parse_scores import NEEDED, Row, parse_counts, parse_details, parse_scores, parsed_rows
 from probtrans_cli.tasks.base import (
     DOUBT,
@@ -50,6 +53,7 @@ from probtrans_cli.tasks.base import (
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
+from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.parts import Part, Parts
 from probtrans_cli.tasks.tagging import WordTagging
 from probtrans_cli.trees.best import Trees
@@ -294,6 +298,28 @@ class Tags(WordTagging):
         return Places(columns=places.columns, misc=misc, notes=notes)
 
 
+class WordsBeside(MaskedLanguageModelling):
+    """Hidden words of sentences without labels; no word of the others is hidden."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        super().__init__(MaskedLanguageModel(kind="mlm", output="tied"), vocabulary, {})
+        self.draws = None
+
+    def training(self, batch: Batch) -> Batch:
+        has_labels = batch.split.has("form") and len(batch.split.row("form", int(batch.indices[0]))) > 0
+        return batch if has_labels else super().training(batch)
+
+    def evaluation(self, batch: Batch, number: int) -> Batch:
+        return replace(batch, number=number)
+
+    def wants(self, batch: Batch) -> Wants:
+        return Wants() if batch.scored is None else super().wants(batch)
+
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        hidden = torch.zeros_like(batch.ids) if batch.scored is None else batch.scored
+        return {"loss": hidden.sum()}
+
+
 class Parsing(Parts):
     """Loss: arcs and tags. Score: LAS."""
 
@@ -307,7 +333,8 @@ class Parsing(Parts):
             tags.by_features = column == "feats" and section.feats == "features"
             names = {f"tag_{name}": f"{column}_{name}" for name in ("probability", "alternatives", *DOUBT)}
             parts[column] = Part(tags, section.weights.tags, scores={}, answers={"tags": column, **names})
-        super().__init__(section, vocabulary, labels, parts)
+        beside = {"words": Part(WordsBeside(vocabulary), section.mlm)} if section.mlm > 0.0 else {}
+        super().__init__(section, vocabulary, labels, parts, beside)
         self.arcs = arcs
 
     @property
@@ -316,6 +343,12 @@ class Parsing(Parts):
         arcs = self.arcs
         rules = {"relations": arcs.relations, "decode": arcs.decoder, "arc_temperature": arcs.temperature}
         return replace(arcs.answers, rules=rules)
+
+    def wants(self, batch: Batch) -> Wants:
+        """Of a batch with hidden words, their scores alone."""
+        if batch.scored is None:
+            return super().wants(batch)
+        return replace(self.tasks["words"].wants(batch), parts=frozenset({"words"}))
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Those of the parts, and words that are right, of the sentences whose gold is whole."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -65,11 +66,13 @@ class Parts(Task):
         vocabulary: Vocabulary,
         labels: Mapping[str, Sequence[str]],
         parts: Mapping[str, Part],
+        beside: Mapping[str, Part] = MappingProxyType({}),
     ) -> None:
-        """``parts``: by name. A part `words` is the one that predicts words of the vocabulary."""
+        """``parts``: by name. A part `words` is the one that predicts words of the vocabulary. ``beside``: parts that
+        are learned from, and have neither scores nor answers."""
         super().__init__(section, vocabulary, labels)
-        self.parts = dict(parts)
-        self.tasks = {name: part.task for name, part in self.parts.items()}
+        self.parts, self.all_parts = dict(parts), {**parts, **beside}
+        self.tasks = {name: part.task for name, part in self.all_parts.items()}
         self.draws = next((task.draws for task in self.tasks.values() if task.draws is not None), None)
 
     @property
@@ -80,6 +83,7 @@ class Parts(Task):
         return SeveralOutputs(
             {name: task.output(encoder) for name, task in self.tasks.items()},
             {name: task.answers.scores for name, task in self.tasks.items()},
+            asked=self.parts.keys(),
         )
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
@@ -129,7 +133,7 @@ class Parts(Task):
             tokens=next(iter(tokens.values()), None),
             sentence=any(of_part.sentence for of_part in wanting.values()),
             candidates=batch.candidates,
-            parts=None if wanting.keys() == wants.keys() else frozenset(wanting),
+            parts=None if wanting.keys() == self.parts.keys() else frozenset(wanting),
         )
 
     def outputs_of(self, name: str, outputs: Outputs) -> Outputs:
@@ -154,7 +158,7 @@ class Parts(Task):
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         terms: dict[str, Term] = {}
-        for name, part in self.parts.items():
+        for name, part in self.all_parts.items():
             of_part = self.outputs_of(name, outputs)
             if of_part.scores:
                 own_terms = part.task.terms(of_part, batch)

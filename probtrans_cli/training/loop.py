@@ -77,18 +77,23 @@ class Trainer:
         self.model.ranks = ranks
         self.network = self.model.network
         splits = TASKS[recipe.task.kind].load("complete")(self.model, prepared.splits, required=True)
-        self.train_split, self.dev = splits["train"], splits.get("dev")
+        raw, labelled = splits.get("raw"), splits["train"]
+        self.train_split = labelled if raw is None else labelled.followed_by(raw)
+        self.dev = splits.get("dev")
         self.tests = {name: splits[name] for name in ("test", "extra") if name in splits}
         named = {f"data.{name}": split for name, split in splits.items()}
         self.model.require_positions(named)
-        self.model.require_something({name: split for name, split in named.items() if name != "data.train"})
+        self.model.require_something(
+            {name: split for name, split in named.items() if name not in ("data.train", "data.raw")}
+        )
         self.model.task.start(self.network, self.train_split)
         self.model.learn_word_order(self.train_split)
         optim.freeze(recipe.train, self.network)
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)
             take_as_prior(self.network)
-        self.plan = Plan(recipe, self.train_split.lengths, self.train_split.bounds)
+        first_raw = None if raw is None else len(labelled)
+        self.plan = Plan(recipe, self.train_split.lengths, self.train_split.bounds, first_raw)
         self.average = None if recipe.optim.ema is None else optim.Average(self.network, recipe.optim.ema)
         self.state = State(data=prepared.manifest["fingerprint"])
         verified = self._restored(checkpoint.locate(f"{run}@last", training=True)) if resume else None

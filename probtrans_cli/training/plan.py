@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain, count, islice
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -56,17 +57,35 @@ class State:
 
 
 class Plan:
-    """The plan of a training on sentences of these ``lengths``, which lie in shards with these ``bounds``."""
+    """The plan of a training on sentences of these ``lengths``, which lie in shards with these ``bounds``.
 
-    def __init__(self, recipe: Recipe, lengths: np.ndarray, bounds: np.ndarray | None = None) -> None:
-        self.recipe, self.section, self.lengths, self.bounds = recipe, recipe.train, lengths, bounds
+    ``raw``: the number of the first sentence of `data.raw`, which stand behind the others; None = there is none.
+    """
+
+    def __init__(
+        self, recipe: Recipe, lengths: np.ndarray, bounds: np.ndarray | None = None, raw: int | None = None
+    ) -> None:
+        self.recipe, self.section, self.lengths, self.bounds, self.raw = recipe, recipe.train, lengths, bounds, raw
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """Return the batches of an epoch, each the numbers of its sentences."""
+        if self.raw is None:
+            return self._planned(self.lengths, epoch, self.bounds)
+        first = self.raw
+        labelled, raw = self.lengths[:first], self.lengths[first:]
+        return in_alternation(
+            [
+                lambda number: self._planned(labelled, number),
+                lambda number: [batch + first for batch in self._planned(raw, number)],
+            ],
+            epoch,
+        )
+
+    def _planned(self, lengths: np.ndarray, epoch: int, bounds: np.ndarray | None = None) -> Sequence[np.ndarray]:
         section = self.section
         return plan(
-            self.lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences,
-            by_length=section.by_length, bounds=self.bounds,
+            lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences,
+            by_length=section.by_length, bounds=bounds,
         )  # fmt: skip
 
     def updates(self, batches: int) -> int:
@@ -87,6 +106,17 @@ class Plan:
     def enough_steps(self, state: State) -> bool:
         """Return True once `train.steps` updates have been made."""
         return self.section.steps is not None and state.step >= self.section.steps
+
+
+def in_alternation(plans: Sequence[Callable[[int], Sequence[np.ndarray]]], epoch: int) -> list[np.ndarray]:
+    """Return the batches of an epoch of several corpora in turn; shorter ones begin again, in another order, until the
+    longest ends.
+
+    ``plans``: the batches of each corpus in a pass, by the number of the pass.
+    """
+    size = max(len(batches_of(epoch)) for batches_of in plans)
+    passes = (chain.from_iterable(map(batches_of, count(epoch * size))) for batches_of in plans)
+    return [batch for batches in zip(*(islice(it, size) for it in passes), strict=True) for batch in batches]
 
 
 def dealt_to(ranks: Ranks, size: int) -> Iterator[tuple[int, bool]]:

@@ -35,7 +35,8 @@ from probtrans_cli.version import __version__
 
 # Sections that may differ when a run is resumed: they do not change what is computed.
 MAY_CHANGE = {"log", "save", "runtime"}
-FILES = {"data.train", "data.dev", "data.test", "data.extra"}  # which may have moved: their content is compared
+# Keys of files that may have moved: their content is compared.
+FILES = {"data.train", "data.dev", "data.test", "data.extra", "data.raw"}
 # What a run folder holds when the training failed at its data or its model, before the recipe was written.
 BEFORE_A_RECIPE = {"log.txt", "exit.json", "metrics.jsonl"}
 # What a run folder may hold when the training has begun.

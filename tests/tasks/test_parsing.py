@@ -20,12 +20,15 @@ from udtools.validator import Validator
 
 import probtrans_cli
 from probtrans_cli.commands.train import TrainRequest, train
+from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.export.bundle import write_beside
-from probtrans_cli.models.base import Encoded, Inputs
+from probtrans_cli.models.base import Encoded, Inputs, Wants
 from probtrans_cli.models.outputs import FeatureOutput, View
+from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.tasks.parsing import crosses
 from probtrans_cli.trained.model import Model
+from probtrans_cli.training.loop import Trainer
 
 NAMES = {"uas": "UAS", "las": "LAS", "clas": "CLAS", "mlas": "MLAS", "upos": "UPOS", "xpos": "XPOS", "ufeats": "UFeats"}
 SHORT = ["data.format=treebank", "train={steps: 40, batch_words: 60}", "optim.lr=0.02", "model.dropout=0"]
@@ -299,6 +302,123 @@ def test_sentences_without_some_heads_are_learned_from(invoke: Invoke) -> None:
     scores = json.loads(invoke("eval", "runs/heads", "part.conllu", "--json").out)["scores"]["part.conllu"]
     assert scores["las"] is None
     assert scores["loss"] > 0
+
+
+HIDDEN = ["data.raw=raw.txt", "task.mlm=0.5"]
+
+
+@pytest.fixture
+def raw() -> Path:
+    """Sentences without labels, and the model of a training that has them."""
+    lines = Path("dev.conllu").read_text("utf-8").splitlines(keepends=True)
+    words = [sentence.words for sentence in read_conllu(lines, "dev.conllu")]
+    Path("raw.txt").write_text("".join(f"{' '.join(of_sentence)} unheard\n" for of_sentence in words), "utf-8")
+    return Path("raw.txt")
+
+
+def trainer_of(folder: Path, *options: str) -> Trainer:
+    recipe = load_recipe("tiny.yaml", [*options, *SHORT])
+    return Trainer(recipe, prepare(recipe), folder, resume=False)
+
+
+@pytest.mark.parametrize("options", [HEADS, BIAFFINE])
+def test_batches_of_trees_and_of_hidden_words_alternate(raw: Path, tmp_path: Path, options: list[str]) -> None:
+    """Of the one all words are read and no word is predicted; of the other the words that are hidden, and nothing else.
+    The loss of each is its own."""
+    trainer = trainer_of(tmp_path, *options, *HIDDEN)
+    task, network = trainer.model.task, trainer.network.train()
+    first = trainer.plan.raw
+    assert first is not None
+    assert len(trainer.train_split) - first == len(raw.read_text("utf-8").splitlines())
+    (unheard,) = trainer.model.vocabulary.encode_words(["unheard"]).ids
+    assert unheard != trainer.model.vocabulary.UNKNOWN
+    batches = trainer.plan.batches(0)
+    assert all(
+        (batch < first).all() if number % 2 == 0 else (batch >= first).all() for number, batch in enumerate(batches)
+    )
+    for number, indices in enumerate(batches[:2]):
+        batch = task.training(trainer.model.collate(trainer.train_split, indices))
+        outputs = network(batch, task.wants(batch))
+        terms = task.terms(outputs, batch)
+        counts = {name: int(term.count) for name, term in terms.items()}
+        if number == 0:
+            assert outputs.scores.keys() >= {"arcs", "upos"}
+            assert "words" not in outputs.scores
+            assert counts.pop("words") == 0
+            assert all(counts.values())
+            continue
+        assert outputs.scores.keys() == {"words"}
+        hidden = batch.ids == trainer.model.vocabulary.MASK
+        assert counts == dict.fromkeys(counts, 0) | {"words": int(hidden.sum())}
+        gold = batch.gold["ids"][hidden]
+        by_hand = -outputs.scores["words"].float().log_softmax(-1).gather(1, gold[:, None]).sum()
+        assert terms["words"].sum.item() == pytest.approx(by_hand.item(), rel=1e-5)
+        assert terms["words"].weight == 0.5
+        terms["words"].sum.backward()
+        assert float(network.unary.weight.grad.norm()) > 0
+
+
+@pytest.mark.parametrize("options", [HEADS, BIAFFINE])
+def test_hidden_words_leave_no_trace_in_answers(invoke: Invoke, raw: Path, options: list[str]) -> None:
+    """Scores, predictions and exports are those of a parser; a training that stops goes on as it would have."""
+    del raw
+    name = f"hidden{len(options)}"
+    new = ["train", "tiny.yaml", *options, *HIDDEN, *SHORT, "train.steps=8"]
+    trained = invoke(*new, f"name={name}")
+    assert trained.code == 0, trained.err
+    split = json.loads(invoke("eval", f"runs/{name}", "--split", "dev", "--json").out)["scores"]["dev"]
+    assert {"las", "uas", "upos", "loss"} <= split.keys()
+    assert "perplexity" not in split
+    answers = [
+        json.loads(line) for line in invoke("parse", "runs/hidden", "dev.conllu", "-f", "jsonl").out.splitlines()
+    ]
+    assert all("masks" not in answer and len(answer["heads"]) == len(answer["words"]) for answer in answers)
+    model = Model.load(f"runs/{name}")
+    assert "output.words.bias" in dict(model.network.named_parameters())
+    ids = torch.tensor([[3, 4, model.vocabulary.MASK]])
+    every = torch.ones_like(ids, dtype=torch.bool)
+    outputs = model.network.eval()(Inputs(ids=ids, mask=every), Wants(words=every, places="all"))  # as a graph asks
+    assert outputs.scores.keys() >= {"arcs", "upos"}
+    assert "words" not in outputs.scores
+    again = invoke(*new, f"name={name}again", "--init-from", f"runs/{name}")
+    assert again.code == 0, again.err
+
+
+def test_files_without_labels_have_none(invoke: Invoke, raw: Path, tmp_path: Path) -> None:
+    """Of CoNLL-U as of text, also where its trees are none; it is no copy of train that would have to be told."""
+    text = Path("train.conllu").read_text("utf-8")
+    Path("untold.conllu").write_text(text.replace("\t0\troot", "\t1\tdep"), "utf-8")
+    options = [
+        *BIAFFINE,
+        "data.raw=[untold.conllu, train.conllu, raw.txt]",
+        "task.mlm=0.5",
+        "data.select={sentences: 3}",
+    ]
+    trainer = trainer_of(tmp_path, *options)
+    split, first = trainer.train_split, trainer.plan.raw
+    assert first == 3
+    assert len(split) == 3 + 2 * text.count("\n\n") + len(raw.read_text("utf-8").splitlines())
+    assert all((split.row("parents", index) == -2).all() for index in range(first, len(split)))
+    assert all((split.row("upos", index) == -1).all() for index in range(first, len(split)))
+    shown = invoke("prepare", "tiny.yaml", *options, *SHORT)
+    assert re.search(r"^ raw +\d", shown.out, re.MULTILINE)
+    assert "copy" not in shown.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([*BIAFFINE, "task.mlm=0.5"], "name their file with data.raw"),
+        ([*BIAFFINE, "data.raw=raw.txt"], "set task.mlm=0.3"),
+        (["data.raw=raw.txt"], "name the file there"),
+        ([*BIAFFINE, "data.raw=absent.txt", "task.mlm=0.5"], "data.raw: there is no corpus 'absent.txt'"),
+    ],
+)
+def test_hidden_words_that_are_not_there_are_refused(
+    invoke: Invoke, raw: Path, options: list[str], message: str
+) -> None:
+    del raw
+    assert message in invoke("train", "tiny.yaml", "name=x", *options, *(SHORT if len(options) > 1 else [])).err
 
 
 def test_a_bundle_has_the_sum_of_the_scores_of_its_features() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from probtrans_cli.errors import OutOfMemoryError, StoppedError
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training import plan
 from probtrans_cli.training.loop import Trainer
-from probtrans_cli.training.plan import AHEAD, Ahead, Plan, State, in_turn
+from probtrans_cli.training.plan import AHEAD, Ahead, Plan, State, in_alternation, in_turn
 
 
 def test_updates_and_passes_of_ten_batches() -> None:
@@ -34,6 +35,26 @@ def test_updates_and_passes_of_ten_batches() -> None:
         plan = Plan(load_recipe("quickstart", ["train.epochs=4", *overrides]), np.full(10, 5))
         assert plan.updates(10) == updates
         assert plan.passes(10) == pytest.approx(passes)
+
+
+def test_corpora_in_alternation() -> None:
+    """The shorter one begins again in another order; every batch of the longer one occurs once."""
+
+    def batches_of(size: int, first: int) -> Callable[[int], list[np.ndarray]]:
+        return lambda number: [
+            np.array([first + place]) for place in np.random.default_rng(number).permutation(size).tolist()
+        ]
+
+    for sizes in ((3, 10), (10, 3), (4, 4), (1, 5)):
+        plans = [batches_of(size, 100 * place) for place, size in enumerate(sizes)]
+        for epoch in range(3):
+            numbers = [int(batch[0]) for batch in in_alternation(plans, epoch)]
+            for place, size in enumerate(sizes):
+                own = [number - 100 * place for number in numbers[place::2]]
+                assert len(own) == max(sizes)
+                for start in range(0, max(sizes) - size + 1, size):
+                    assert sorted(own[start : start + size]) == list(range(size))
+        assert in_alternation(plans, 0) != in_alternation(plans, 1)
 
 
 def test_the_share_done_lies_behind_the_middle_of_the_update() -> None:

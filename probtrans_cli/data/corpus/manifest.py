@@ -23,13 +23,13 @@ from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.text import first_of, from_json
 
 NonNegative = Annotated[int, Field(ge=0)]
-SplitName = Literal["train", "dev", "test", "extra"]
+SplitName = Literal["train", "dev", "test", "extra", "raw"]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,100}$")]
 FORMAT = 1  # of the prepared folder; another number makes every older folder stale
 MANIFEST, LABELS = "manifest.json", "labels.json"
 PREPARED = Path("prepared")
 QUICKLY_READ = 1 << 30  # bytes that are read again to see whether they are the same: about a second's work
-SPLITS = ("train", "dev", "test", "extra")
+SPLITS = ("train", "dev", "test", "extra", "raw")
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ def find_sources(data: Data, checksums: Mapping[tuple[str, int, int], str]) -> l
                 digest.update(raw)
                 size += len(raw)
             source = Source(split, Path("-"), size, 0, digest.hexdigest(), lines)
-        source.format = format_of(path, data.format, source.lines)
+        source.format = format_of(path, "auto" if split == "raw" else data.format, source.lines)
         sources.append(source)
     return sources
 
@@ -104,7 +104,7 @@ def repetitions(sources: Sequence[Source]) -> Iterator[str]:
         shown = display_name(first[split, checksum].path)
         yield f"data.{split} names {shown}, or copies of it, {number + 1} times: its sentences count as often"
     for (split, checksum), source in first.items():
-        if split != "train" and ("train", checksum) in first:
+        if split not in ("train", "raw") and ("train", checksum) in first:
             shown = display_name(source.path)
             copy = f"data.{split} names {shown}, a file of data.train or a copy of one"
             yield f"{copy}: its scores are of what was learned"
@@ -225,7 +225,7 @@ def canonical(data: Data) -> dict[str, Any]:
     for name in ("vocabulary", *of_formats):
         section = getattr(data, name)
         without[name] = _younger(section)
-    for name in (*of_formats, "blocks", "longest", "too_long", "extra", "select", "shard_sentences"):
+    for name in (*of_formats, "blocks", "longest", "too_long", "extra", "raw", "select", "shard_sentences"):
         if getattr(data, name) == Data.model_fields[name].default:
             without[name] = True
     content = data.model_dump(mode="json", exclude=without)

@@ -105,6 +105,8 @@ def sentences_of(part: Part, data: Data, tally: Tally) -> Iterator[Sentence]:
             lines = lines_of(block, ends) if source.lines is None else source.lines
             try:
                 for sentence in reader.read(lines, name, data):
+                    if part.split == "raw":
+                        sentence = Sentence(sentence.words, where=sentence.where)  # noqa: PLW2901
                     if sentence.words:
                         has_rows = sentence.grid is not None and any(map(any, sentence.grid))
                         file.add(sentence.counts, has_rows=has_rows)
@@ -154,7 +156,7 @@ def _count_all(
     encoding, tally = encoding_of(data), Tally("train")
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     counts |= {column: Counter() for source in sources for column in FORMATS[source.format].columns}
-    training = [number for number, part in enumerate(parts) if part.split == "train"]
+    training = [number for number, part in enumerate(parts) if part.split in ("train", "raw")]
     if VOCABULARIES[data.vocabulary.kind].from_counts and not data.extra_words:
         words: Counter[str] = Counter()
         for _, report in _each(training, parts, "counting", jobs, begin_counting, (data, parts)):

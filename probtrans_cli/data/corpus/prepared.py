@@ -66,7 +66,7 @@ class Prepared:
     vocabulary: Vocabulary  # from word to ids
     labels: dict[str, list[str]]
     """Labels of every column in the training file, by falling count; the index is the label id."""
-    splits: dict[str, Split]  # `train` and, where the recipe names them, `dev`, `test` and `extra`
+    splits: dict[str, Split]  # `train` and, where the recipe names them, `dev`, `test`, `extra` and `raw`
     manifest: dict[str, Any]  # the content of manifest.json
     fresh: bool  # true if it was made now, False if it was up to date
 
@@ -177,7 +177,7 @@ def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -
             hint = f"there are: {', '.join(columns)}" if len(columns) > 1 else f"set task.column={columns[0]}"
             raise DataError(f"task.column: the data has no column {column!r}", hint=hint)
         for name, split in prepared.splits.items():
-            if split.has(column) and not (name == "train" and not prepared.labels[column]):
+            if name == "raw" or (split.has(column) and not (name == "train" and not prepared.labels[column])):
                 continue
             files = [source for source in sources if source.split == name]
             shown = ", ".join(display_name(source.path) for source in files)

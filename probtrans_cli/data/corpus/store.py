@@ -255,8 +255,9 @@ class Shard:
 class Split:
     """The encoded sentences of a split; ``len()`` is their number."""
 
-    def __init__(self, *shards: pa.Table | Path) -> None:
-        """``shards``: tables in order, each with at least the columns ``ids`` and ``frequency``; or files of them.
+    def __init__(self, *shards: pa.Table | Path | Shard) -> None:
+        """``shards``: tables in order, each with at least the columns ``ids`` and ``frequency``; or files of them, or
+        shards of other splits.
 
         Raises:
             DataError: a file is missing or damaged.
@@ -266,7 +267,8 @@ class Split:
         self._kept = 0  # their sentences
         lengths, counts = [], [0]
         for number, shard in enumerate(shards):
-            self._shards.append(Shard.open(shard) if isinstance(shard, Path) else Shard(shard))
+            table = Shard.open(shard) if isinstance(shard, Path) else shard
+            self._shards.append(table if isinstance(table, Shard) else Shard(table))
             opened = self._shard(number)
             lengths.append(np.diff(opened["ids"][0]).astype(np.int32))
             counts.append(opened.table.num_rows)
@@ -287,6 +289,10 @@ class Split:
     def encode(cls, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels) -> Split:
         """Encode sentences in memory, exactly as `prepare` does; see :func:`encode_table`."""
         return cls(encode_table(sentences, vocabulary, labels))
+
+    def followed_by(self, other: Split) -> Split:
+        """Return the sentences of both, those of the other one last."""
+        return Split(*self._shards, *other._shards)
 
     def __len__(self) -> int:
         return len(self.lengths)
