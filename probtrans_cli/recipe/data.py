@@ -376,7 +376,7 @@ class Data(Section):
     """A second test set, scored beside `test`: another domain, or the same sentences with other labels."""
     raw: Files | None = None
     """File or files of sentences whose hidden words a parser learns beside (`task.mlm`): text, a sentence on each line,
-    or CoNLL-U, of which the words alone are read. Their words are in the vocabulary."""
+    or CoNLL-U, whose labels are not used. Their words are in the vocabulary."""
     format: Annotated[str, FORMATS] = "auto"
     """conllu: CoNLL-U; text: one sentence on each line; columns: one word with its tag on each line, blank lines
     between sentences; table: one sentence with its label on each line; jsonl: one JSON object on each line; cogs: .tsv

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.errors import DataError, NothingToScoreError, UsageError
 from probtrans_cli.models.arcs import (
     ArcOutput,
     BiaffineOutput,
@@ -53,6 +53,7 @@ from probtrans_cli.tasks.base import (
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
+from probtrans_cli.tasks.masking import nothing_hidden
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.parts import Part, Parts
 from probtrans_cli.tasks.tagging import WordTagging
@@ -305,9 +306,16 @@ class WordsBeside(MaskedLanguageModelling):
         super().__init__(MaskedLanguageModel(kind="mlm", output="tied"), vocabulary, {})
         self.draws = None
 
+    def start(self, network: Network, split: Split) -> None:
+        """Raise a NothingToScoreError if no word can be hidden."""
+        super().start(network, split)
+        sentences = (split.row("ids", index) for index in range(len(split)) if not _has_labels(split, index))
+        if all(np.isin(ids, self.masks.never.numpy()).all() for ids in sentences):
+            error = nothing_hidden()
+            raise NothingToScoreError(f"data.raw: {error.message}", hint=error.hint)
+
     def training(self, batch: Batch) -> Batch:
-        has_labels = batch.split.has("form") and len(batch.split.row("form", int(batch.indices[0]))) > 0
-        return batch if has_labels else super().training(batch)
+        return batch if _has_labels(batch.split, int(batch.indices[0])) else super().training(batch)
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
         return replace(batch, number=number)
@@ -318,6 +326,10 @@ class WordsBeside(MaskedLanguageModelling):
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         hidden = torch.zeros_like(batch.ids) if batch.scored is None else batch.scored
         return {"loss": hidden.sum()}
+
+
+def _has_labels(split: Split, index: int) -> bool:
+    return split.has("form") and len(split.row("form", index)) > 0
 
 
 class Parsing(Parts):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import Any
+from itertools import groupby, repeat
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.tasks import TASKS
-from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task
+from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task, with_probability
 from probtrans_cli.text import rounded
 from probtrans_cli.trained.arcs import chain_of, read_arcs
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
@@ -22,7 +23,7 @@ from probtrans_cli.trained.predictions import Reader, require_alternatives
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor_of
 from probtrans_cli.trained.several import SentenceTrees, Tree, random_of
 from probtrans_cli.trees.best import Trees
-from probtrans_cli.trees.drawing import EveryTree, arc_probabilities, reads_right_to_left, tree_record
+from probtrans_cli.trees.drawing import Arc, EveryTree, arc_probabilities, reads_right_to_left, tree_record
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 
 MISC = {"LatentLabelEntropy": "latent_label_entropy", "HeadEntropy": "head_entropy"}
@@ -58,6 +59,26 @@ class ParseOptions(PredictOptions):
                 raise UsageError(f"{name} {number}: is out of range", hint=f"give {least[name]} or more")
 
 
+class Word(str):
+    """A word with what is said of it, as far as it is: ``head`` (0 = the root), ``relation``, ``upos``, ``xpos``,
+    ``feats`` or ``tag``, and their probabilities, ``head_probability`` and so on."""
+
+    __slots__ = ("__dict__",)
+
+    def __new__(cls, text: str, says: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        word = super().__new__(cls, text)
+        word.__dict__.update(says)
+        return word
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+_SAID_OF_WORDS = ("head", "relation", "upos", "xpos", "feats", "tag")  # what the names of their entries begin with
+_OF_A_WORD = {"heads": "head", "relations": "relation", "tags": "tag"}
+
+
 @dataclass(frozen=True)
 class Analysis:
     """What a model says of a sentence.
@@ -85,8 +106,14 @@ class Analysis:
     task: Task | None = field(default=None, repr=False, compare=False)
 
     @property
-    def words(self) -> list[str]:
-        return self.sentence.words
+    def words(self) -> list[Word]:
+        """Return the words, each with what is said of it."""
+        prediction = self.prediction or {}
+        says = {_OF_A_WORD.get(key, key): prediction[key] for key in prediction if key.startswith(_SAID_OF_WORDS)}
+        if self.heads is not None and self.probabilities is not None:
+            says |= {"head": self.heads.tolist(), "head_probability": self.probabilities.tolist()}
+        rows = zip(*says.values(), strict=True) if says else repeat(())
+        return [Word(word, dict(zip(says, row, strict=True))) for word, row in zip(self.sentence.words, rows)]  # noqa: B905
 
     def __repr__(self) -> str:
         prediction = self.prediction or {}
@@ -94,8 +121,8 @@ class Analysis:
         if self.reading is not None:
             tree = f"tree by {self.reading.decoder}"
         says = "".join(f", {name}" for name in prediction)
-        text = " ".join(self.words)
-        return f"Analysis({text if len(text) <= 60 else text[:59] + '…'!r}, {len(self.words)} words, {tree}{says})"
+        text, count = " ".join(self.sentence.words), len(self.sentence.words)
+        return f"Analysis({text if len(text) <= 60 else text[:59] + '…'!r}, {count} words, {tree}{says})"
 
     def _repr_html_(self) -> str:
         write = FORMATS["svg"].writer()
@@ -138,13 +165,13 @@ class Analysis:
 
     def record(self) -> dict[str, Any]:
         """Return all of it as `parse -f jsonl` writes it: numbers, texts, lists and mappings."""
-        record: dict[str, Any] = {"words": list(self.words)}
+        record: dict[str, Any] = {"words": list(self.sentence.words)}
         task, prediction = self.task, dict(self.prediction or {})
         if task is not None:
             prediction = {key: value for key, value in prediction.items() if key not in task.answers.not_in_json}
         if self.heads is not None and self.reading is not None:
             record = tree_record(
-                self.words, self.heads, self.probabilities,
+                self.sentence.words, self.heads, self.probabilities,
                 channel=self.reading.channel, iteration=self.reading.iteration, decode=self.reading.decoder,
                 deviations=self.deviations,
             )  # fmt: skip
@@ -402,6 +429,10 @@ class Parser:
             places = Places()
             if n and index in predictions:
                 places = model.task.places(reader.located(predictions[index], index), probability=True)
+            notes = places.notes_of(n)
+            if model.task.answers.trees and places.arcs:  # arcs that are drawn are those of the encoder
+                of_tree = (_in_words(arc, sentence.words) for arc in places.arcs)
+                notes = tuple((answer, *others) for answer, others in zip(of_tree, notes or ((),) * n, strict=True))
             yield EveryTree(
                 words=tuple(sentence.words),
                 heads=heads[index].reshape(*shape, n),
@@ -412,10 +443,15 @@ class Parser:
                 channel=first.channel,
                 iteration=first.iteration,
                 title=places.title,
-                notes=places.notes_of(n),
+                notes=notes,
                 spans=tuple(places.spans),
                 right_to_left=reads_right_to_left(sentence.words),
             )
+
+
+def _in_words(arc: Arc, words: Sequence[str]) -> str:
+    relation = f"{arc.relation} of {words[arc.head - 1]}" if arc.head else arc.relation
+    return with_probability(relation, arc.probability)
 
 
 def splitter_of(

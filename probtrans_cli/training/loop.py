@@ -12,7 +12,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -83,9 +83,7 @@ class Trainer:
         self.tests = {name: splits[name] for name in ("test", "extra") if name in splits}
         named = {f"data.{name}": split for name, split in splits.items()}
         self.model.require_positions(named)
-        self.model.require_something(
-            {name: split for name, split in named.items() if name not in ("data.train", "data.raw")}
-        )
+        self.model.require_something({name: named[name] for name in named.keys() - {"data.train", "data.raw"}})
         self.model.task.start(self.network, self.train_split)
         self.model.learn_word_order(self.train_split)
         optim.freeze(recipe.train, self.network)
@@ -114,7 +112,8 @@ class Trainer:
         # Words since the last line of metrics, seconds of training up to it, and what stands behind the bar.
         self.words, self.reported, self.shown = 0, self.state.seconds, ""
         self.bad = torch.zeros((), dtype=torch.bool, device=machine.device)
-        self.loss: Tensor | None = None  # of the latest update
+        self.losses: dict[bool, Tensor] = {}  # of the latest updates without and with `data.raw`
+        self.loss: Tensor | None = None  # their sum
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -164,16 +163,27 @@ class Trainer:
 
     def rehearse(self) -> float:
         """Estimate the seconds of an epoch from three updates on the batches with most tokens; save nothing."""
-        batches = self.plan.batches(0)
-        lengths = self.train_split.lengths
-        widest = heapq.nlargest(3, batches, key=lambda indices: len(indices) * int(lengths[indices].max()))
-        self._update(widest)
-        before = self.state.seconds
-        for _ in range(2):
+        batches, accumulate = self.plan.batches(0), self.recipe.train.accumulate
+        lengths, kinds = self.train_split.lengths, 1 if self.plan.raw is None else 2
+
+        def tokens(some: Iterable[np.ndarray]) -> int:
+            return sum(int(lengths[indices].sum()) for indices in some)
+
+        # Of each kind of batches those with most tokens, in turn.
+        of_kinds = (
+            heapq.nlargest(3, batches[kind::kinds], key=lambda indices: len(indices) * int(lengths[indices].max()))
+            for kind in range(kinds)
+        )
+        widest = [batch for of_turn in zip(*of_kinds, strict=False) for batch in of_turn]
+        updates = math.ceil(kinds / accumulate)
+        before = 0.0
+        for attempt in range(3):  # the first one is not measured
+            before = self.state.seconds if attempt == 1 else before
             self.state.batch = 0
-            self._update(widest)
-        tokens = sum(int(self.train_split.lengths[i].sum()) for i in widest[: self.recipe.train.accumulate])
-        seconds = (self.state.seconds - before) / 2 * int(self.train_split.lengths.sum()) / tokens
+            for _ in range(updates):
+                self._update(widest)
+        whole = int(lengths.sum()) if kinds == 1 else tokens(batches)
+        seconds = (self.state.seconds - before) / 2 * whole / tokens(widest[: updates * accumulate])
         console.log(f"dry run: one update works; about {seconds:,.0f} s an epoch on {self.model.machine.describe()}")
         return seconds
 
@@ -217,7 +227,9 @@ class Trainer:
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.network)
-        self.loss = total / counts[main]
+        kind = self.recipe.train.accumulate == 1 and self.plan.is_raw(group[0])
+        self.losses[kind] = total / counts[main]
+        self.loss = torch.stack([*self.losses.values()]).sum()
         state.step += 1
         state.batch += len(group)
         self.words += sum(int(self.train_split.lengths[indices].sum()) for indices in group)

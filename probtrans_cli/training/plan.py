@@ -71,17 +71,22 @@ class Plan:
         """Return the batches of an epoch, each the numbers of its sentences."""
         if self.raw is None:
             return self._planned(self.lengths, epoch, self.bounds)
-        first = self.raw
-        labelled, raw = self.lengths[:first], self.lengths[first:]
+        first, bounds = self.raw, self.bounds
+        labelled = self.lengths[:first], None if bounds is None else bounds[bounds <= first]
+        raw = self.lengths[first:], None if bounds is None else bounds[bounds >= first] - first
         return in_alternation(
             [
-                lambda number: self._planned(labelled, number),
-                lambda number: [batch + first for batch in self._planned(raw, number)],
+                lambda number: self._planned(labelled[0], number, labelled[1]),
+                lambda number: [batch + first for batch in self._planned(raw[0], number, raw[1])],
             ],
             epoch,
         )
 
-    def _planned(self, lengths: np.ndarray, epoch: int, bounds: np.ndarray | None = None) -> Sequence[np.ndarray]:
+    def is_raw(self, batch: np.ndarray) -> bool:
+        """Return whether a batch is one of `data.raw`."""
+        return self.raw is not None and bool(batch[0] >= self.raw)
+
+    def _planned(self, lengths: np.ndarray, epoch: int, bounds: np.ndarray | None) -> Sequence[np.ndarray]:
         section = self.section
         return plan(
             lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences,

@@ -97,7 +97,8 @@ def start_from(model: Model, name: str) -> Report:
     rows_of_outputs, notes = rows_of(layers, with_sizes(source.layers, ours, source.tensors), rows)
     report = Report(left=list(source.left), notes=[*source.notes, *notes])
     chosen = {f"{layer_name}.{tensor}" for layer_name, layer in layers.items() for tensor in layer.chosen}
-    unlearned = {key for key, _ in model.network.named_buffers()}  # a run sets them itself where the source has none
+    # A run sets these itself where the source has none.
+    unlearned = {_renamed(key, _parts(model)) for key, _ in model.network.named_buffers()}
     features = model.vocabulary.features, None if source.vocabulary is None else source.vocabulary.features
     # Features, where there are any, are hashed to the same rows.
     same_features = (features[0] and features[0].section) == (features[1] and features[1].section)
@@ -124,7 +125,7 @@ def start_from(model: Model, name: str) -> Report:
     if afresh:
         report.notes.append(f"standard deviations that start afresh: {first_of(afresh)}")
     # The order of words is read off this run's training file.
-    read = {*report.loaded, "order"}
+    read = {*report.loaded, *unlearned, "order"}
     report.left += [key for key in source.tensors if key not in read]
     new = [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]
     report.notes += _warnings(model, report, new)
@@ -204,14 +205,20 @@ def _words_of_gpt2(folder: Path, rows: int) -> Vocabulary | None:
 
 
 def _tensors(model: Model) -> dict[str, Tensor]:
+    state: Mapping[str, Tensor] = model.network.state_dict()
+    parts = _parts(model)
+    return {_renamed(key, parts): value for key, value in state.items()}
+
+
+def _parts(model: Model) -> Mapping[str, str]:
+    """Return what the beginnings of tensors' names are called here."""
     network = model.network
-    state: Mapping[str, Tensor] = network.state_dict()
     words = f"{WORDS if isinstance(network.words, BertWordOutput) else OUTPUT}."
     parts = {f"{OUTPUT}.": words}
     if isinstance(network.output, SeveralOutputs):
         parts = {f"{OUTPUT}.{name}.": f"{name}." for name, _ in network.output.named_children()}
         parts[f"{OUTPUT}.words."] = words
-    return {_renamed(key, parts): value for key, value in state.items()}
+    return parts
 
 
 def _renamed(key: str, parts: Mapping[str, str]) -> str:

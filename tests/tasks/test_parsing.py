@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import pickle
 import re
 from contextlib import chdir
 from pathlib import Path
@@ -246,6 +247,26 @@ def test_what_is_of_other_trees_is_refused(invoke: Invoke, command: str, options
     assert message in ran.err
 
 
+def test_python_and_pages_tell_the_answers_of_words(invoke: Invoke) -> None:
+    """The page draws the arcs of the encoder, and has the parser's answers below the words."""
+    (analysis,) = probtrans_cli.load("runs/heads").analyze(["the farmers"])
+    record = analysis.record()
+    assert analysis.words == record["words"] == ["the", "farmers"]
+    for word, head, relation, tag in zip(
+        analysis.words, record["heads"], record["relations"], record["upos"], strict=True
+    ):
+        assert (word.head, word.relation, word.upos) == (head, relation, tag)
+        assert 0.0 <= word.head_probability <= 1.0
+        assert 0.0 <= word.upos_probability <= 1.0
+    assert pickle.loads(pickle.dumps(analysis.words))[0].head == record["heads"][0]
+    text = Path("two.txt")
+    text.write_text("the farmers\n", "utf-8")
+    page = invoke("parse", "runs/heads", "two.txt", "-f", "html").out
+    for word in analysis.words:
+        other = f" of {analysis.words[word.head - 1]} " if word.head else " "
+        assert f'"{word.relation}{other}' in page
+
+
 def test_python_shows_the_answers_of_a_parser_as_its_trees() -> None:
     """And no channel or iteration, which none of them is read from."""
     model = probtrans_cli.load("runs/heads")
@@ -358,6 +379,17 @@ def test_batches_of_trees_and_of_hidden_words_alternate(raw: Path, tmp_path: Pat
         assert float(network.unary.weight.grad.norm()) > 0
 
 
+def test_the_loss_that_is_told_has_both_parts(raw: Path, tmp_path: Path) -> None:
+    """So has a rehearsal both kinds of batches."""
+    del raw
+    trainer = trainer_of(tmp_path, *BIAFFINE, *HIDDEN)
+    with trainer.ahead:
+        trainer.rehearse()
+    assert trainer.losses.keys() == {False, True}
+    assert trainer.loss is not None
+    assert trainer.loss.item() == pytest.approx(sum(loss.item() for loss in trainer.losses.values()))
+
+
 @pytest.mark.parametrize("options", [HEADS, BIAFFINE])
 def test_hidden_words_leave_no_trace_in_answers(invoke: Invoke, raw: Path, options: list[str]) -> None:
     """Scores, predictions and exports are those of a parser; a training that stops goes on as it would have."""
@@ -382,6 +414,7 @@ def test_hidden_words_leave_no_trace_in_answers(invoke: Invoke, raw: Path, optio
     assert "words" not in outputs.scores
     again = invoke(*new, f"name={name}again", "--init-from", f"runs/{name}")
     assert again.code == 0, again.err
+    assert "arcs.projective" not in again.err
 
 
 def test_files_without_labels_have_none(invoke: Invoke, raw: Path, tmp_path: Path) -> None:
@@ -401,6 +434,8 @@ def test_files_without_labels_have_none(invoke: Invoke, raw: Path, tmp_path: Pat
     assert all((split.row("parents", index) == -2).all() for index in range(first, len(split)))
     assert all((split.row("upos", index) == -1).all() for index in range(first, len(split)))
     shown = invoke("prepare", "tiny.yaml", *options, *SHORT)
+    copied = invoke("prepare", "tiny.yaml", *BIAFFINE, "data.raw=dev.conllu", "task.mlm=0.5", *SHORT)
+    assert "data.dev names dev.conllu, a file of data.raw" in copied.err
     assert re.search(r"^ raw +\d", shown.out, re.MULTILINE)
     assert "copy" not in shown.err
 
@@ -411,6 +446,10 @@ def test_files_without_labels_have_none(invoke: Invoke, raw: Path, tmp_path: Pat
         ([*BIAFFINE, "task.mlm=0.5"], "name their file with data.raw"),
         ([*BIAFFINE, "data.raw=raw.txt"], "set task.mlm=0.3"),
         (["data.raw=raw.txt"], "name the file there"),
+        (
+            [*BIAFFINE, "data.raw=rare.txt", "task.mlm=0.5", "data.vocabulary.min_count=2"],
+            "data.raw: there is no word to",
+        ),
         ([*BIAFFINE, "data.raw=absent.txt", "task.mlm=0.5"], "data.raw: there is no corpus 'absent.txt'"),
     ],
 )
@@ -418,6 +457,7 @@ def test_hidden_words_that_are_not_there_are_refused(
     invoke: Invoke, raw: Path, options: list[str], message: str
 ) -> None:
     del raw
+    Path("rare.txt").write_text("unheard-of words\n", "utf-8")
     assert message in invoke("train", "tiny.yaml", "name=x", *options, *(SHORT if len(options) > 1 else [])).err
 
 

@@ -104,9 +104,10 @@ def repetitions(sources: Sequence[Source]) -> Iterator[str]:
         shown = display_name(first[split, checksum].path)
         yield f"data.{split} names {shown}, or copies of it, {number + 1} times: its sentences count as often"
     for (split, checksum), source in first.items():
-        if split not in ("train", "raw") and ("train", checksum) in first:
+        learned = next((name for name in ("train", "raw") if (name, checksum) in first), None)
+        if split not in ("train", "raw") and learned is not None:
             shown = display_name(source.path)
-            copy = f"data.{split} names {shown}, a file of data.train or a copy of one"
+            copy = f"data.{split} names {shown}, a file of data.{learned} or a copy of one"
             yield f"{copy}: its scores are of what was learned"
 
 

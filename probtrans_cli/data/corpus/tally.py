@@ -123,7 +123,8 @@ class Tally:
             message = f"data.select: every sentence of data.{self.split} has more than {data.select.words} words"
             raise DataError(message, hint="raise data.select.words")
         if self.counts["skipped"] and not self.counts["left"]:
-            raise DataError(f"every sentence has more than {data.longest} tokens", hint="raise data.longest")
+            message = f"every sentence of data.{self.split} has more than {data.longest} tokens"
+            raise DataError(message, hint="raise data.longest")
 
     def notes(self, name: str, data: Data) -> list[str]:
         """Return a line each about what `data.select` and `data.longest` left out; ``name``: of the corpus."""
