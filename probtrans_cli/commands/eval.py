@@ -519,7 +519,7 @@ def corpus_of(
         *tally.notes(title, data),
         *tally.tag_warnings(),
         *tally.header_warnings(data.format, model.labels.get(TAG if data.format == "columns" else LABEL, ())),
-        *unlearned(title, model.recipe.task, corpus, tally.new_labels),
+        *unlearned(title, model.recipe.task, corpus, tally.new_labels, tally.first_new),
     ):
         console.log(line)
     if relations is not None and not (can_score_trees(model, corpus) and set(relations) - {"_"}):

@@ -105,7 +105,7 @@ def test_what_is_refused() -> None:
         (WORDS, {"longest": 4}, "a.txt:2: a sentence of 5 tokens, more than 4"),
         (pieces(), {"longest": 3, "too_long": "window"}, "a.txt:2: word 3 alone has 2 tokens, more than 1"),
         (CHARACTERS, {"longest": 5, "too_long": "window"}, "a.txt:2: word 3 alone has 6 tokens, more than 5"),
-        (CHARACTERS, {"longest": 3, "too_long": "skip"}, "every sentence of data.dev has more than 3 tokens"),
+        (CHARACTERS, {"longest": 3, "too_long": "skip"}, "every sentence has more than 3 tokens"),
     ]:
         with pytest.raises(DataError) as error:
             passed(vocabulary, **options)

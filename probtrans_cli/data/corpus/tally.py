@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, compress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli.data.entities import TAG_END
@@ -88,6 +89,7 @@ class Tally:
     `file:line`."""
     later_labels: set[str] = field(default_factory=set)  # labels of other rows
     new_labels: dict[str, Counter[str]] = field(default_factory=dict)  # labels that train lacks, by column
+    first_new: dict[str, dict[str, str]] = field(default_factory=dict)  # `file:line` of their first sentences
 
     def add(self, more: Tally) -> None:
         """Add the counts of a further part of the split."""
@@ -104,6 +106,8 @@ class Tally:
         self.later_labels |= more.later_labels
         for column, labels in more.new_labels.items():
             self.new_labels.setdefault(column, Counter()).update(labels)
+        for column, places in more.first_new.items():
+            self.first_new[column] = places | self.first_new.get(column, {})
 
     def note_faults(self, faults: Iterable[TagFault]) -> None:
         """Count tags that are read although they are not as they should be."""
@@ -123,7 +127,8 @@ class Tally:
             message = f"data.select: every sentence of data.{self.split} has more than {data.select.words} words"
             raise DataError(message, hint="raise data.select.words")
         if self.counts["skipped"] and not self.counts["left"]:
-            message = f"every sentence of data.{self.split} has more than {data.longest} tokens"
+            where = f"{first_of(list(self.files))}: " if self.files else ""
+            message = f"{where}every sentence has more than {data.longest} tokens"
             raise DataError(message, hint="raise data.longest")
 
     def notes(self, name: str, data: Data) -> list[str]:
@@ -324,21 +329,37 @@ def noting_new_labels(sentences: Iterable[Sentence], labels: Labels, tally: Tall
     for sentence in sentences:
         for column, names in of_train.items():
             of_words = [sentence.labels[column]] if column in sentence.labels else sentence.tags.get(column, ())
-            tally.new_labels[column].update(label for label in of_words if label not in names)
+            if new := [label for label in of_words if label not in names]:
+                tally.new_labels[column].update(new)
+                places = dict.fromkeys(new, sentence.where)
+                tally.first_new[column] = places | tally.first_new.get(column, {})
         yield sentence
 
 
 # --- warnings ---------------------------------------------------------------------------------------------------------
 
 
-def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Yield a warning for each column of a task in which a corpus has no label, or labels that train lacks."""
+def unlearned(
+    name: str,
+    task: TaskSection,
+    split: Split,
+    new: Mapping[str, Mapping[str, int]],
+    first: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Iterator[str]:
+    """Yield a warning for each column of a task in which a corpus has no label, or labels that train lacks.
+
+    ``new``, ``first``: how often each of these occurs, by column, and where its first sentence begins.
+    """
     for column in task.learned:
         missed = sum(int((ids < 0).sum()) for ids in split.columns(column)) if split.has(column) else 0
         if not missed:
             continue
         counts = Counter(new.get(column, {}))
-        names = [f"{label} ({count:,})" for label, count in counts.most_common()]
+        places = first.get(column, {})
+        names = [
+            f"{label} ({count:,}{', first in ' + places[label] if label in places else ''})"
+            for label, count in counts.most_common()
+        ]
         unlabelled, fate = missed - counts.total(), "counted as wrong, left out of the loss"
         words = sum(ids.size for ids in split.columns(column))
         if column == task.relation_column:
