@@ -333,7 +333,14 @@ GROUPS = (
             "lm-wikitext2-transformer": "10 min", "ner-words": "8 min",
         },
     ),
-    Group("Language models", "ptb-mlm", {"mlm-ptb-probabilistic": _GPU, "mlm-ptb-transformer": _GPU}),
+    Group(
+        "Language models",
+        "ptb-mlm",
+        {
+            "mlm-ptb-probabilistic": _GPU, "mlm-ptb-transformer": _GPU, "lm-ptb-probabilistic": "10 min",
+            "lm-ptb-transformer": "10 min",
+        },
+    ),
     Group("Language models", "bllip", {"mlm-bllip-probabilistic": _GPU, "mlm-bllip-transformer": _GPU}),
     Group("Language models", "minipile", {"mlm-minipile-probabilistic": _GPU, "mlm-minipile-transformer": _GPU}),
 )  # fmt: skip
