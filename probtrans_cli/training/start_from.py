@@ -125,7 +125,7 @@ def start_from(model: Model, name: str) -> Report:
     if afresh:
         report.notes.append(f"standard deviations that start afresh: {first_of(afresh)}")
     # The order of words is read off this run's training file.
-    read = {*report.loaded, *unlearned, "order"}
+    read = {*report.loaded, "order"}
     report.left += [key for key in source.tensors if key not in read]
     new = [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]
     report.notes += _warnings(model, report, new)

@@ -276,7 +276,10 @@ def test_labels_that_train_lacks_are_told_of(here: Path, invoke: Invoke) -> None
     assert ran.err.splitlines()[-1] + "\n" == warning, "beside the scores"
     assert "data.test" not in ran.err
     ran = invoke("eval", "runs/sorted", "new.tsv", "--require", "loss>=0")
-    assert (ran.code, ran.err) == (0, warning.replace("data.extra", "new.tsv"))
+    assert (ran.code, ran.err) == (
+        0,
+        warning.replace("data.extra", "new.tsv").replace("1 more", "1 more; first in new.tsv:2"),
+    )
     (here / "none.tsv").write_text("a boat\t7\n")
     for bound in ("loss<=0.01", "loss >= 0"):
         ran = invoke("eval", "runs/sorted", "none.tsv", "--require", bound)

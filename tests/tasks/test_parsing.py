@@ -283,7 +283,7 @@ def test_what_is_not_scored_is_counted(invoke: Invoke) -> None:
     before, after = (invoke("eval", "runs/heads", name, "--json") for name in ("test.conllu", "poss.conllu"))
     assert after.json["scores"]["poss.conllu"]["las"] == before.json["scores"]["test.conllu"]["las"]
     number = text.count("det:poss")
-    assert f"scored without subtypes: det:poss ({number}, first in poss.conllu:1)" in after.err
+    assert f"scored without subtypes: det:poss ({number}); first in poss.conllu:1" in after.err
     first, rest = text.split("\n\n", 1)
     first = re.sub(r"(?m)^(\d+(\t[^\t]*){5})(\t[^\t]*){2}", r"\1\t_\t_", first, count=1)
     Path("one.conllu").write_text(f"{first}\n\n{rest}", "utf-8")
@@ -415,7 +415,7 @@ def test_hidden_words_leave_no_trace_in_answers(invoke: Invoke, raw: Path, optio
     assert "words" not in outputs.scores
     again = invoke(*new, f"name={name}again", "--init-from", f"runs/{name}")
     assert again.code == 0, again.err
-    assert "arcs.projective" not in again.err
+    assert not re.search(r"drawn at random: .*arcs.projective", again.err)
 
 
 def test_files_without_labels_have_none(invoke: Invoke, raw: Path, tmp_path: Path) -> None:

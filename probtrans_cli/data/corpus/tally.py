@@ -89,7 +89,7 @@ class Tally:
     `file:line`."""
     later_labels: set[str] = field(default_factory=set)  # labels of other rows
     new_labels: dict[str, Counter[str]] = field(default_factory=dict)  # labels that train lacks, by column
-    first_new: dict[str, dict[str, str]] = field(default_factory=dict)  # `file:line` of their first sentences
+    first_new: dict[str, str] = field(default_factory=dict)  # `file:line` of the first sentence with one, by column
 
     def add(self, more: Tally) -> None:
         """Add the counts of a further part of the split."""
@@ -106,8 +106,7 @@ class Tally:
         self.later_labels |= more.later_labels
         for column, labels in more.new_labels.items():
             self.new_labels.setdefault(column, Counter()).update(labels)
-        for column, places in more.first_new.items():
-            self.first_new[column] = places | self.first_new.get(column, {})
+        self.first_new = more.first_new | self.first_new
 
     def note_faults(self, faults: Iterable[TagFault]) -> None:
         """Count tags that are read although they are not as they should be."""
@@ -331,8 +330,7 @@ def noting_new_labels(sentences: Iterable[Sentence], labels: Labels, tally: Tall
             of_words = [sentence.labels[column]] if column in sentence.labels else sentence.tags.get(column, ())
             if new := [label for label in of_words if label not in names]:
                 tally.new_labels[column].update(new)
-                places = dict.fromkeys(new, sentence.where)
-                tally.first_new[column] = places | tally.first_new.get(column, {})
+                tally.first_new.setdefault(column, sentence.where)
         yield sentence
 
 
@@ -344,22 +342,18 @@ def unlearned(
     task: TaskSection,
     split: Split,
     new: Mapping[str, Mapping[str, int]],
-    first: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    first: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Yield a warning for each column of a task in which a corpus has no label, or labels that train lacks.
 
-    ``new``, ``first``: how often each of these occurs, by column, and where its first sentence begins.
+    ``new``, ``first``: by column, how often each of these occurs, and where the first sentence with one begins.
     """
     for column in task.learned:
         missed = sum(int((ids < 0).sum()) for ids in split.columns(column)) if split.has(column) else 0
         if not missed:
             continue
         counts = Counter(new.get(column, {}))
-        places = first.get(column, {})
-        names = [
-            f"{label} ({count:,}{', first in ' + places[label] if label in places else ''})"
-            for label, count in counts.most_common()
-        ]
+        names = [f"{label} ({count:,})" for label, count in counts.most_common()]
         unlabelled, fate = missed - counts.total(), "counted as wrong, left out of the loss"
         words = sum(ids.size for ids in split.columns(column))
         if column == task.relation_column:
@@ -373,7 +367,8 @@ def unlearned(
         if missed:
             share = f"{missed:,} of {words:,} labels in column {column}"
             verb = "is" if missed == 1 else "are"
-            yield f"warning: {name}: {share} {verb} not in train: {fate}: {first_of(names)}"
+            where = f"; first in {first[column]}" if column in first else ""
+            yield f"warning: {name}: {share} {verb} not in train: {fate}: {first_of(names)}{where}"
 
 
 def label_warnings(
