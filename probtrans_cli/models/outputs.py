@@ -394,14 +394,14 @@ class SeveralOutputs(OutputLayer, nn.Module):
     The main scores of a part have its name, ``upos``; further ones of it are ``arcs.labels``.
     """
 
-    def __init__(self, layers: Mapping[str, OutputLayer], main: Mapping[str, str], asked: Collection[str]) -> None:
-        """``main``: the name that each layer gives its main scores; ``asked``: the layers that are read where the
-        network is not told which."""
+    def __init__(self, layers: Mapping[str, OutputLayer], main: Mapping[str, str], answering: Collection[str]) -> None:
+        """``main``: the name that each layer gives its main scores; ``answering``: the layers of parts with answers,
+        which are read where the network is not told which."""
         super().__init__()
         for name, layer in layers.items():
             assert isinstance(layer, nn.Module) and layer.steps is None, f"{name} reads representations once"  # noqa: PT018
             self.add_module(name, layer)
-        self.main, self.asked = dict(main), frozenset(asked)
+        self.main, self.answering = dict(main), frozenset(answering)
         represent = {layer.sentence for layer in layers.values()} - {None}
         assert len(represent) <= 1, f"parts agree in what represents a sentence: {represent}"
         self.sentence = next(iter(represent), None)
@@ -431,7 +431,7 @@ class SeveralOutputs(OutputLayer, nn.Module):
         return {
             self._named(name, key): scores
             for name, layer in self._layers.items()
-            if name in (self.asked if view.parts is None else view.parts)
+            if name in (self.answering if view.parts is None else view.parts)
             for key, scores in layer.read(view).items()
         }
 

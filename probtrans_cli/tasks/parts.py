@@ -83,7 +83,7 @@ class Parts(Task):
         return SeveralOutputs(
             {name: task.output(encoder) for name, task in self.tasks.items()},
             {name: task.answers.scores for name, task in self.tasks.items()},
-            asked=self.parts.keys(),
+            answering=self.parts.keys(),
         )
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:

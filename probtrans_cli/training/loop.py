@@ -112,8 +112,8 @@ class Trainer:
         # Words since the last line of metrics, seconds of training up to it, and what stands behind the bar.
         self.words, self.reported, self.shown = 0, self.state.seconds, ""
         self.bad = torch.zeros((), dtype=torch.bool, device=machine.device)
-        self.losses: dict[bool, Tensor] = {}  # of the latest updates without and with `data.raw`
-        self.loss: Tensor | None = None  # their sum
+        # The loss of the latest update on sentences with labels (False), and on those of `data.raw` (True).
+        self.losses: dict[bool, Tensor] = {}
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -153,6 +153,11 @@ class Trainer:
             if not self.state.finished:
                 self._leave_if(stop, save=True)
         self.progress.end()
+
+    @property
+    def loss(self) -> float:
+        """The loss of the latest update; with `data.raw`, of the latest ones of both kinds together."""
+        return sum(map(float, self.losses.values()))
 
     def _stops(self, stop: StopRequest) -> bool:
         """Return True if a signal has asked any process to stop: all of them then stop after the same update."""
@@ -227,16 +232,14 @@ class Trainer:
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.network)
-        kind = self.recipe.train.accumulate == 1 and self.plan.is_raw(group[0])
-        self.losses[kind] = total / counts[main]
-        self.loss = torch.stack([*self.losses.values()]).sum()
+        self.losses[self.recipe.train.accumulate == 1 and self.plan.is_raw(group[0])] = total / counts[main]
         state.step += 1
         state.batch += len(group)
         self.words += sum(int(self.train_split.lengths[indices].sum()) for indices in group)
         # The last update that is planned has a line, too; plateaus and patience may end a training earlier.
         last = state.batch >= len(batches) and state.epoch + 1 >= self.recipe.train.epochs
         if state.step % self.recipe.log.every_steps == 0 or last or self.plan.enough_steps(state):
-            figures = {"loss": float(self.loss), "grad_norm": float(norm), "lr": rate}
+            figures = {"loss": self.loss, "grad_norm": float(norm), "lr": rate}
             self._report(figures | self.divergence.metrics(done), began, self.plan.updates(len(batches)))
         self.progress.advance(self.shown)
         state.seconds += time.perf_counter() - began
@@ -351,8 +354,8 @@ class Trainer:
         if dev is not None and can_score_trees(model, dev):
             model.reading = choose_reading(model, dev, self.recipe.eval)
         scores = choose_on_dev(model, dev)
-        if dev is None and not self.tests and self.loss is not None:
-            scores["train"] = {"loss": float(self.loss)}
+        if dev is None and not self.tests and self.losses:
+            scores["train"] = {"loss": self.loss}
         self._leave_if(stop)
         baselines = TASKS[self.recipe.task.kind].load("baselines")
         for name, split in (("dev", dev), *self.tests.items()):

@@ -287,7 +287,7 @@ def test_bert_s_pretraining_has_moments_of_both() -> None:
         lambda one: SeveralOutputs(
             {"words": BertWordOutput(VOCABULARY, one.facts.width), "pair": PairOutput(one.facts.width)},
             {"words": "words", "pair": "sentence"},
-            asked=("words", "pair"),
+            answering=("words", "pair"),
         ),
         sentence="cls", segments=2, embedding_norm=True, pooler=True, activation="gelu", bias="all",
     )  # fmt: skip

@@ -290,9 +290,9 @@ class Split:
         """Encode sentences in memory, exactly as `prepare` does; see :func:`encode_table`."""
         return cls(encode_table(sentences, vocabulary, labels))
 
-    def followed_by(self, other: Split) -> Split:
-        """Return the sentences of both, those of the other one last."""
-        return Split(*self._shards, *other._shards)
+    def followed_by(self, split: Split) -> Split:
+        """Return the sentences of both, those of ``split`` last."""
+        return Split(*self._shards, *split._shards)
 
     def __len__(self) -> int:
         return len(self.lengths)
