@@ -162,7 +162,7 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
             yield ("data", options), f"for `data.format: {' or '.join(names)}` only: leave it out"
     yield from _labels_of_sentences(data, task)
     if data.raw is not None and not getattr(task, "mlm", None):
-        yield ("data", "raw"), "nothing is learned of it: set task.mlm=0.3 (`kind: parsing`), or leave this out"
+        yield ("data", "raw"), "nothing is learned of it: set task.mlm=0.03 (`kind: parsing`), or leave this out"
     elif data.raw is not None and task.needs != "parses":
         yield ("data", "raw"), f"`kind: {task.kind}` hides words of data.train: name the file there"
     if task.needs_every_token and vocabulary.omits_words:

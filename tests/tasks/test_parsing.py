@@ -444,7 +444,7 @@ def test_files_without_labels_have_none(invoke: Invoke, raw: Path, tmp_path: Pat
     ("options", "message"),
     [
         ([*BIAFFINE, "task.mlm=0.5"], "name their file with data.raw"),
-        ([*BIAFFINE, "data.raw=raw.txt"], "set task.mlm=0.3"),
+        ([*BIAFFINE, "data.raw=raw.txt"], "set task.mlm=0.03"),
         (["data.raw=raw.txt"], "name the file there"),
         (
             [*BIAFFINE, "data.raw=rare.txt", "task.mlm=0.5", "data.vocabulary.min_count=2"],
