@@ -37,7 +37,7 @@ Reading = Mapping[str, Any]
 Ids = Callable[[str], list[int]]
 ABSTAINED = "_"
 BAD_DATA, BAD_USE = 3, 2  # exit codes, those of `parse`
-AT_ONCE = 4096
+AT_ONCE, OF_A_BATCH = 4096, 1024
 """Tokens of the texts that are read before they are answered, and of a batch with its padding."""
 TEXTS_OF_A_STEP = 64  # each has a score of every entry of the vocabulary
 
@@ -154,16 +154,14 @@ def ids_by(folder: Path, saved: Any, reading: Reading) -> Ids:
     return lambda word: [int(id) for id in tokenizer.encode(valid(word), add_special_tokens=False).ids]
 
 
-def batches(texts: Sequence[Text], most: int = AT_ONCE) -> Iterator[list[Text]]:
-    """Divide texts into batches of about ``AT_ONCE`` tokens with their padding, and of ``most`` texts."""
-    batch: list[Text] = []
-    longest = 0
-    for text in texts:
-        longest = max(longest, len(text.ids))
-        if batch and (longest * (len(batch) + 1) > AT_ONCE or len(batch) == most):
+def batches(texts: Sequence[Text], most: int = AT_ONCE) -> Iterator[list[int]]:
+    """Divide texts by length into batches of about ``OF_A_BATCH`` tokens with their padding, and of ``most`` texts."""
+    batch: list[int] = []
+    for number in sorted(range(len(texts)), key=lambda number: len(texts[number].ids)):
+        if batch and (len(texts[number].ids) * (len(batch) + 1) > OF_A_BATCH or len(batch) == most):
             yield batch
-            batch, longest = [], len(text.ids)
-        batch.append(text)
+            batch = []
+        batch.append(number)
     if batch:
         yield batch
 
@@ -274,16 +272,20 @@ class Answers:
 
     def _answers(self, texts: Sequence[Text], abstain: float | None) -> Iterator[tuple[Record, Scores]]:
         answer = KINDS.get(self.rules["kind"])
-        for batch in batches(texts, TEXTS_OF_A_STEP if self.is_step else AT_ONCE):
-            outputs = self._bits(batch) if self.is_step else self.run(arrays(batch, self.about["inputs"], self.reading))
-            for row, text in enumerate(batch):
-                scores = {name: np.asarray(values[row], np.float64) for name, values in outputs.items()}
-                tempered = {
-                    name: values if name in ("arcs", "sentence", "bits") else values / self.rules["temperature"]
-                    for name, values in scores.items()
-                }
-                record = {} if answer is None else answer(self, text, tempered)
-                yield rounded(record if abstain is None else abstained(record, abstain)), scores
+        outputs: dict[int, Scores] = {}
+        for numbers in batches(texts, TEXTS_OF_A_STEP if self.is_step else AT_ONCE):
+            batch = [texts[number] for number in numbers]
+            values = self._bits(batch) if self.is_step else self.run(arrays(batch, self.about["inputs"], self.reading))
+            for row, number in enumerate(numbers):
+                outputs[number] = {name: array[row] for name, array in values.items()}
+        for number, text in enumerate(texts):
+            scores = {name: np.asarray(values, np.float64) for name, values in outputs[number].items()}
+            tempered = {
+                name: values if name in ("arcs", "sentence", "bits") else values / self.rules["temperature"]
+                for name, values in scores.items()
+            }
+            record = {} if answer is None else answer(self, text, tempered)
+            yield rounded(record if abstain is None else abstained(record, abstain)), scores
 
     # --- a language model, whose graph is a step from word to word
 

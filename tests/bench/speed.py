@@ -1,6 +1,7 @@
 """What a user waits for, in one table: the first answer, sentences per second, an update, two workers of a job.
 
     python -m tests.bench.speed RUN...                  five rounds in turns; the text is test of English (UD EWT)
+    python -m tests.bench.speed RUN... --graph FOLDER   beside a graph that `export --format onnx` wrote
     python -m tests.bench.speed RUN... --udpipe MODEL   beside UDPipe 1 with a model (`tests.bench.udpipe` makes one)
 
 Figures are processor time of one thread, which other work on the machine lengthens less than time by the clock: median
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sentences", type=int, default=2000, help="of it, at most (default 2000)")
     parser.add_argument("--rounds", type=int, default=5, help="(default 5)")
     parser.add_argument("--bulk", type=int, default=20_000, help="sentences of the job of two workers (default 20000)")
+    parser.add_argument("--graph", type=Path, nargs="*", default=(), metavar="FOLDER", help="graphs for onnxruntime")
     parser.add_argument("--udpipe", type=Path, metavar="MODEL", help="a model of UDPipe 1")
     options = parser.parse_args(arguments)
     runs = [str(Path(run).absolute()) for run in options.runs]
@@ -65,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows["first answer with a server, s"] = lambda: first_answer(runs[0], folder / "first.txt", server)
             for run in runs:
                 rows[f"sentences/s, {Path(run).name}"] = partial(rate, run, folder, len(lines))
+            for graph in options.graph:
+                rows[f"sentences/s, graph {graph.name}"] = partial(graph_rate, graph, folder, len(lines))
             if options.udpipe is not None:
                 rows["sentences/s, UDPipe 1"] = lambda: len(lines) / udpipe(options.udpipe, lines)
             figures: dict[str, list[float]] = {row: [] for row in rows}
@@ -104,13 +108,18 @@ def served(socket: Path, runs: Sequence[str]) -> Iterator[dict[str, str]]:
 
 def first_answer(run: str, path: Path, server: dict[str, str]) -> float:
     """Return the seconds of `parse`: of the processor, or, with a server, by the clock."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **server}
-    command = [*COMMAND, "parse", run, str(path), "-f", "tree"]
+    began = time.perf_counter()
+    taken = processor_time([*COMMAND, "parse", run, str(path), "-f", "tree"], server)
+    return time.perf_counter() - began if server else taken
+
+
+def processor_time(command: Sequence[str], variables: dict[str, str]) -> float:
+    """Return the seconds of the processor that a command takes, in an environment with these variables."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.perf_counter() - began if server else taken
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def rate(run: str, folder: Path, count: int) -> float:
@@ -123,6 +132,17 @@ def rate(run: str, folder: Path, count: int) -> float:
         return time.process_time() - began
 
     return count / (seconds("text.txt") - seconds("first.txt"))
+
+
+def graph_rate(graph: Path, folder: Path, count: int) -> float:
+    """Return the sentences per second of a graph's `example.py`, without the time for the first one.
+
+    Threads of onnxruntime are as many as the process may use, so it gets one core.
+    """
+    core = str(min(os.sched_getaffinity(0)))
+    command = ["taskset", "-c", core, sys.executable, str(graph / "example.py"), "--file"]
+    first, whole = (processor_time([*command, str(folder / name)], {}) for name in ("first.txt", "text.txt"))
+    return count / (whole - first)
 
 
 def udpipe(path: Path, lines: Sequence[str]) -> float:
