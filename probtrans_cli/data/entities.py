@@ -126,34 +126,31 @@ def faults(tags: Sequence[str], scheme: Scheme) -> Iterator[Fault]:
         elif reason := _reason(before, tag, scheme):
             yield Fault(index, reason, known=True)
         before = tag
-    if not may_follow(before, "", scheme):
-        yield Fault(len(tags) - 1, f"{before} at the end; {_followers(before, scheme)}", known=True)
+    if reason := _reason(before, "", scheme):
+        yield Fault(len(tags) - 1, reason, known=True)
 
 
 def may_follow(before: str, tag: str, scheme: Scheme) -> bool:
     """Whether a tag of the scheme may come directly after ``before``; the empty text is the sentence's start or end."""
-    if not tag:
-        return not (_RULES[scheme].closed and before.startswith(_OPEN))
     return _reason(before, tag, scheme) is None
 
 
 def _reason(before: str, tag: str, scheme: Scheme) -> str | None:
-    """Return why ``tag`` of the scheme cannot come directly after ``before`` (empty at the start); None if it can."""
+    """Return why ``tag`` of the scheme cannot come directly after ``before``, as in :func:`may_follow`; None if it
+    can."""
     rules = _RULES[scheme]
-    letter, kind = tag[0], tag[2:]
     place = f"{tag} after {before}" if before else f"{tag} at the start"
-    if letter in rules.bound:
+    if not tag:
+        place = f"{before} at the end"
+    elif tag[0] in rules.bound:
+        letter, kind = tag[0], tag[2:]
         if before.startswith(_OPEN) and before[2:] == kind:
             return None
         return f"{place}; in {scheme} {letter}-{kind} comes only after B-{kind} or {rules.inside}-{kind}"
     if rules.closed and before.startswith(_OPEN):
-        return f"{place}; {_followers(before, scheme)}"
+        kind = before[2:]
+        return f"{place}; in {scheme} only {rules.inside}-{kind} or {rules.last}-{kind} follows it"
     return None
-
-
-def _followers(before: str, scheme: Scheme) -> str:
-    kind, rules = before[2:], _RULES[scheme]
-    return f"in {scheme} only {rules.inside}-{kind} or {rules.last}-{kind} follows it"
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -244,12 +241,12 @@ def plain_tags(counts: Mapping[str, int], *, types_alone: bool = False) -> dict[
         types_alone: read a type without a letter, ``PERSON``, as ``I-PERSON``.
     """
     outside = {tag: Plain("O", None if tag == "O" else "as 'O'") for tag in counts if tag in _OUTSIDE}
-
-    def share(name: str) -> int:
-        return sum(count for tag, count in counts.items() if tag not in outside and _NOTATIONS[name].fullmatch(tag))
-
-    notation = max(_NOTATIONS, key=share)
-    matches = {tag: _NOTATIONS[notation].fullmatch(tag) for tag in counts if tag not in outside}
+    inside = {tag: count for tag, count in counts.items() if tag not in outside}
+    shares = {
+        name: sum(count for tag, count in inside.items() if form.fullmatch(tag)) for name, form in _NOTATIONS.items()
+    }
+    notation = max(shares, key=shares.__getitem__)
+    matches = {tag: _NOTATIONS[notation].fullmatch(tag) for tag in inside}
     mixed = len({match.groupdict().get("between") for match in matches.values() if match}) > 1
     plain = dict(outside)
     for tag, match in matches.items():

@@ -10,6 +10,7 @@ import bz2
 import gzip
 import io
 import lzma
+import re
 import stat
 import sys
 import zlib
@@ -34,6 +35,7 @@ UNPACKED_BYTES, UNPACKED_RATIO = 1 << 26, 1000
 packed to a tenth or so, and a tenth of a megabyte of Zstandard may stand for gigabytes."""
 _PIECE = 1 << 17  # bytes
 _XZ_MEMORY = 1 << 29  # bytes; `xz -9` needs an eighth of it
+_PATTERN = re.compile(r"[*?\[]")
 
 
 def display_name(path: str | Path) -> str:
@@ -193,13 +195,11 @@ class _Unpacked(io.RawIOBase):
 
 
 class _Streams(io.RawIOBase):
-    """The content of all streams of an .xz or .bz2 file.
+    """The content of all streams of an .xz or .bz2 file; ``begin`` makes the decompressor of a stream.
 
     The modules of Python ignore bytes behind the first stream that begin no further stream, and end there, also where
-    they are a damaged stream, or where zeros stand between two streams.
-
-        begin: makes the decompressor of a stream.
-        zeros: how many zeros, or a multiple of them, may stand behind a stream; 0: none.
+    they are a damaged stream, or where zeros stand between two streams. ``zeros``: how many zeros, or a multiple of
+    them, may stand behind a stream; 0: none.
     """
 
     def __init__(
@@ -208,9 +208,6 @@ class _Streams(io.RawIOBase):
         self.file, self.begin, self.multiple = file, begin, zeros
         self.stream: lzma.LZMADecompressor | bz2.BZ2Decompressor | None = begin()
         self.rest = b""  # read, and not decompressed yet
-
-    def readable(self) -> bool:
-        return True
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(buffer)  # type: ignore[arg-type]
@@ -297,9 +294,9 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
         if holds(Path.is_dir, place):
             hint = "name a file in it; several are a list, '[a.conllu, b.conllu]'"
             raise DataError(f"{begins}{path!r} is a folder ({place.absolute()}), not a corpus", hint=hint)
-        if once and holds(Path.exists, place):
-            return place
         if holds(Path.exists, place):
+            if once:
+                return place
             hint = "a corpus is read more than once: write it into a file, or give - for standard input"
             raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)
     tried = ", ".join(map(str, candidates))
@@ -323,17 +320,13 @@ def find_all(path: str, key: str | None = None) -> list[Path]:
     candidates = places(path.rstrip("/"))
     if any(holds(Path.is_file, Path(f"{place}{ending}")) for place in candidates for ending in ("", *COMPRESSED)):
         return [find(path, key)]
-
-    def is_pattern(name: str) -> bool:
-        return any(mark in name for mark in "*?[")
-
     problem = None
     for place in candidates:
         if holds(Path.is_dir, place):
             root, paths, problem = place, place.rglob("*"), "a folder without a file"
-        elif is_pattern(path):
+        elif _PATTERN.search(path):
             # The part in front of the first pattern is a folder, which is taken as it stands.
-            fixed = list(takewhile(lambda part: not is_pattern(part), place.parts))
+            fixed = list(takewhile(lambda part: not _PATTERN.search(part), place.parts))
             root, problem = Path(*fixed), "no file fits"
             paths = root.glob(str(Path(*place.parts[len(fixed) :])))
         else:

@@ -165,8 +165,18 @@ def analyse(words: Sequence[str], logical_form: str) -> GraphLabels:
     """
     if not words:
         raise ValueError("a sentence without words")
-    if len(words) == 1 and (primitive := _read_primitive(words[0], logical_form)):
-        return primitive
+    if len(words) == 1:  # perhaps a primitive
+        category, verb = "", ""
+        if logical_form == words[0]:
+            category = "PNOUN"
+        elif logical_form == _NOUN_ALONE.format(words[0].lower()):
+            category = "CNOUN"
+        elif match := _VERB_ALONE.match(logical_form):
+            verb = match[1]
+            if logical_form in [frame.format(verb) for frame in (_TRANSITIVE, _AGENT_ONLY, _THEME_ONLY)]:
+                category = "VERB"
+        if category:
+            return GraphLabels([-1], [""], [category], [""], [verb])
     analysis = _Reading(words).read(logical_form)
     # What the reading did not look at (order, separators, stars, zeros) shows when the form is written again.
     if (written := _write(words, analysis)) != logical_form:
@@ -174,21 +184,8 @@ def analyse(words: Sequence[str], logical_form: str) -> GraphLabels:
     return analysis
 
 
-def _read_primitive(word: str, form: str) -> GraphLabels | None:
-    category, verb = "", ""
-    if form == word:
-        category = "PNOUN"
-    elif form == _NOUN_ALONE.format(word.lower()):
-        category = "CNOUN"
-    elif match := _VERB_ALONE.match(form):
-        verb = match[1]
-        if form in [frame.format(verb) for frame in (_TRANSITIVE, _AGENT_ONLY, _THEME_ONLY)]:
-            category = "VERB"
-    return GraphLabels([-1], [""], [category], [""], [verb]) if category else None
-
-
 class _Reading:
-    """The state of reading a form, term by term; ``read`` returns its labels."""
+    """The state of reading a form, term by term."""
 
     def __init__(self, words: Sequence[str]) -> None:
         n = len(words)
@@ -201,7 +198,23 @@ class _Reading:
     def read(self, form: str) -> GraphLabels:
         for term in _BETWEEN_TERMS.split(form):
             if match := _RELATION.fullmatch(term):
-                self.add_relation(term, *match.groups())
+                verb, role, head, variable, name = match.groups()
+                i = self.place(term, head)
+                infinitive = self.labels.role[i] == "xcomp"
+                if self.labels.verb_name[i] not in ("", verb):
+                    raise ValueError(f"{term!r}: the verb of word {i} was {self.labels.verb_name[i]!r} before")
+                self.labels.verb_name[i] = verb
+                self.labels.category[i] = "" if infinitive else "VERB"
+                if infinitive and role == "agent":  # that of the verb above it
+                    continue
+                if variable is not None:
+                    self.attach(term, self.place(term, variable), i, role)
+                elif places := self.unused.get(name):
+                    k = places.pop()
+                    self.attach(term, k, i, role)
+                    self.labels.category[k] = "PNOUN"
+                else:
+                    raise ValueError(f"{term!r}: no {'other ' if name in self.words else ''}{name!r} in the sentence")
             elif match := _NOUN.fullmatch(term):
                 star, word, variable = match.groups()
                 i = self.place(term, variable, word)
@@ -233,26 +246,6 @@ class _Reading:
             raise ValueError(f"{term!r}: word {i} has a role already, {self.labels.role[i]}")
         self.labels.parents[i], self.labels.role[i] = parent, role
 
-    def add_relation(
-        self, term: str, verb: str, role: str, head: str, variable: str | None, name: str | None = None
-    ) -> None:
-        i = self.place(term, head)
-        infinitive = self.labels.role[i] == "xcomp"
-        if self.labels.verb_name[i] not in ("", verb):
-            raise ValueError(f"{term!r}: the verb of word {i} was {self.labels.verb_name[i]!r} before")
-        self.labels.verb_name[i] = verb
-        self.labels.category[i] = "" if infinitive else "VERB"
-        if infinitive and role == "agent":
-            return  # that of the verb above it
-        if variable is not None:
-            self.attach(term, self.place(term, variable), i, role)
-        elif not self.unused.get(name or ""):
-            raise ValueError(f"{term!r}: no {'other ' if name in self.words else ''}{name!r} in the sentence")
-        else:
-            k = self.unused[name or ""].pop()
-            self.attach(term, k, i, role)
-            self.labels.category[k] = "PNOUN"
-
 
 # --- from labels to forms ---------------------------------------------------------------------------------------------
 
@@ -283,7 +276,12 @@ def logical_form(words: Sequence[str], analysis: GraphLabels) -> str | None:
 def _write(words: Sequence[str], labels: GraphLabels) -> str:
     """The form of labels that have one; otherwise terms of whatever has a place in a form."""
     if len(words) == 1 and (labels.role[0], labels.noun_type[0]) == ("", "") and labels.category[0]:
-        return _write_primitive(words[0], labels.category[0], labels.verb_name[0])
+        category, verb = labels.category[0], labels.verb_name[0]
+        if category != "VERB":
+            return _NOUN_ALONE.format(words[0].lower()) if category == "CNOUN" else words[0]
+        if verb in _AGENT_ONLY_VERBS.split():
+            return _AGENT_ONLY.format(verb)
+        return (_THEME_ONLY if verb in _THEME_ONLY_VERBS.split() else _TRANSITIVE).format(verb)
     children: list[list[int]] = [[] for _ in words]
     for i, parent in enumerate(labels.parents):
         if 0 <= parent < len(words):
@@ -311,14 +309,6 @@ def _write(words: Sequence[str], labels: GraphLabels) -> str:
         agents.append(next((argument for role, argument in arguments if role == "agent"), None))
         terms += [f"{labels.verb_name[i]} . {role} ( x _ {i} , {argument} )" for role, argument in arguments]
     return " ; ".join([*definite, " AND ".join(terms)] if terms else definite)
-
-
-def _write_primitive(word: str, category: str, verb: str) -> str:
-    if category != "VERB":
-        return _NOUN_ALONE.format(word.lower()) if category == "CNOUN" else word
-    if verb in _AGENT_ONLY_VERBS.split():
-        return _AGENT_ONLY.format(verb)
-    return (_THEME_ONLY if verb in _THEME_ONLY_VERBS.split() else _TRANSITIVE).format(verb)
 
 
 # --- predictions ------------------------------------------------------------------------------------------------------

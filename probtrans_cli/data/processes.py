@@ -169,9 +169,6 @@ def _work(connection: Connection, begin: Begin, arguments: tuple[Any, ...], pare
         send({"fault": {"kind": "OSError", "errno": error.errno, "message": error.strerror, "file": name}})
 
 
-# ruff: noqa: ARG002  (a process that is alone waits for nobody)
-
-
 # --- the processes of a training --------------------------------------------------------------------------------------
 # ruff: noqa: ARG002  (a process that is alone waits for nobody)
 

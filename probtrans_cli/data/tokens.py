@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TypeGuard
 
 # White space between words. No-break spaces do not break: corpora use them inside a word ("4 1/2").
@@ -92,22 +93,17 @@ def _split(chunk: str) -> list[tuple[int, int]]:
             begin -= 1
             kept = [(begin + len(MASK), begin + len(MASK))]
         while not any(low <= end <= high for low, high in kept):
-            shorter = end - _length_of_ending(chunk, begin, end)
-            if shorter == end:
+            if chunk.endswith(_SEVERAL, begin, end):
+                size = next(len(mark) for mark in _SEVERAL if chunk.endswith(mark, begin, end))
+            elif chunk[end - 1] in _CLOSING:
+                size = 1
+            elif contraction := _CONTRACTION.search(chunk, max(begin, end - _LONGEST_CONTRACTION), end):
+                size = len(contraction.group())
+            else:
                 break
-            after.append((shorter, end))
-            end = shorter
+            after.append((end - size, end))
+            end -= size
     return [*((place, place + 1) for place in range(begin)), (begin, end), *after[::-1]]
-
-
-def _length_of_ending(chunk: str, begin: int, end: int) -> int:
-    for mark in _SEVERAL:
-        if chunk.endswith(mark, begin, end):
-            return len(mark)
-    if chunk[end - 1] in _CLOSING:
-        return 1
-    contraction = _CONTRACTION.search(chunk, max(begin, end - _LONGEST_CONTRACTION), end)
-    return len(contraction.group()) if contraction else 0
 
 
 def valid(text: str) -> str:
@@ -169,21 +165,19 @@ _STARTERS = _words(
 def split_sentences(text: str) -> Iterator[tuple[int, int]]:
     """Yield where the sentences of running text begin and end, ``[begin, end)``, without white space around them."""
     begin, protected = 0, None
-    for match in _END.finditer(text):
-        if not _ends(text, begin, match):
-            continue
-        protected = _bracketed(text) if protected is None else protected
-        if any(start < match.start() and match.end() <= end and text[begin:start].strip() for start, end in protected):
-            continue
-        yield from _without_space(text, begin, match.end())
-        begin = match.end()
-    yield from _without_space(text, begin, len(text))
-
-
-def _without_space(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    if part := text[begin:end].strip():
-        begin = text.index(part, begin)
-        yield begin, begin + len(part)
+    for match in chain(_END.finditer(text), [None]):  # None: the text's end
+        stop = len(text)
+        if match is not None:
+            if not _ends(text, begin, match):
+                continue
+            protected = _bracketed(text) if protected is None else protected
+            stop = match.end()
+            if any(start < match.start() and stop <= end and text[begin:start].strip() for start, end in protected):
+                continue
+        if part := text[begin:stop].strip():
+            start = text.index(part, begin)
+            yield start, start + len(part)
+        begin = stop
 
 
 def _bracketed(text: str) -> list[tuple[int, int]]:

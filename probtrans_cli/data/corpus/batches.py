@@ -112,24 +112,16 @@ def _of_window(
 ) -> list[NDArray[np.int64]]:
     indices = np.flatnonzero(lengths > 0)
     size = lengths[indices].astype(np.int64)
-    if not shuffle:
-        order = np.argsort(size, kind="stable")
-        return _cut(numbers[indices[order]], size[order], words, sentences)
     generator = np.random.default_rng(seed)
-    noise = generator.random((2, len(indices)))
-    near = size * (1.0 + _LENGTH_NOISE * noise[0]) if by_length else 0.0
-    order = np.argsort(near + noise[1], kind="stable")
-    batches = _cut(numbers[indices[order]], size[order], words, sentences)
-    return [batches[position] for position in generator.permutation(len(batches))]
-
-
-def _cut(
-    indices: NDArray[np.int64], size: NDArray[np.int64], words: int, sentences: int | None
-) -> list[NDArray[np.int64]]:
-    # Greedily from left to right: each batch takes as many sentences as its limits allow.
+    rank: NDArray[np.number] = size
+    if shuffle:
+        noise = generator.random((2, len(indices)))
+        rank = noise[1] + (size * (1.0 + _LENGTH_NOISE * noise[0]) if by_length else 0.0)
+    order = np.argsort(rank, kind="stable")
+    indices, size = numbers[indices[order]], size[order]
     batches = []
     start = 0
-    while start < len(indices):
+    while start < len(indices):  # each batch takes as many sentences as its limits allow
         most = max(1, words // int(size[start]))
         if sentences is not None:
             most = min(most, sentences)
@@ -138,4 +130,4 @@ def _cut(
         count = max(1, int(np.searchsorted(padded, words, side="right")))
         batches.append(indices[start : start + count])
         start += count
-    return batches
+    return [batches[position] for position in generator.permutation(len(batches))] if shuffle else batches

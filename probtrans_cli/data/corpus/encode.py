@@ -44,9 +44,6 @@ from probtrans_cli.recipe.data import Data
 if TYPE_CHECKING:
     import pyarrow as pa
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 PAIR = "pair"  # the column
 Kind = Literal["nsp", "sop", "none"]
@@ -106,15 +103,13 @@ def instances(
     for _ in range(copies):
         for document in range(documents):
             target = int(generator.integers(2, usable + 1)) if generator.random() < short else usable
-            if kind == "nsp":
-                for pair in _next_or_random(corpus, document, target, generator):
-                    yield _truncated(pair, usable, generator)
-            elif kind == "sop":
-                for pair in _ordered_or_swapped(corpus, document, target, generator):
-                    yield _truncated(pair, usable, generator)
-            else:
+            if kind == "none":
                 begin, end = corpus.stretch(*corpus.sentences[document : document + 2])
                 yield from (Instance((start, min(start + target, end))) for start in range(begin, end, target))
+                continue
+            pairs = _next_or_random if kind == "nsp" else _ordered_or_swapped
+            for pair in pairs(corpus, document, target, generator):
+                yield _truncated(pair, usable, generator)
 
 
 def _next_or_random(corpus: Corpus, document: int, target: int, generator: np.random.Generator) -> Iterator[Instance]:
@@ -207,9 +202,8 @@ def encode_instances(data: Data, sentences: Iterable[Sentence], vocabulary: Voca
             if missing := [name for label, name in enumerate(NAMES[options.pairs]) if label not in set(labels)]:
                 hint = "documents of several sentences make both kinds of pairs: separate them by blank lines, or set "
                 hint += "data.documents.pairs=none"
-                raise DataError(
-                    f"of {len(labels)} pairs none is {missing[0]}: there is nothing to tell apart", hint=hint
-                )
+                message = f"of {len(labels)} pairs none is {missing[0]}: there is nothing to tell apart"
+                raise DataError(message, hint=hint)
     except DataError as error:
         raise DataError(f"{where}: {error.message}", hint=error.hint) from None
 

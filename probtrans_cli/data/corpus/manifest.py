@@ -264,18 +264,6 @@ def folder_of(recipe: Recipe) -> Path:
     return PREPARED / f"{recipe.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def candidate_folders(recipe: Recipe) -> list[Path]:
-    """Return the folders that may hold the prepared corpus of a recipe, whatever its vocabulary was read from."""
-    if recipe.data.prepared is not None:
-        return [folder_of(recipe)]
-    return sorted(PREPARED.glob(f"{recipe.name}-????????"))
-
-
-def shards_of(manifest: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the files of every split, in order; a folder of an earlier version has a single file for each."""
-    return manifest.get("shards") or {name: [f"{name}.arrow"] for name in manifest["splits"]}
-
-
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the content of a folder's manifest; None where there is none of this format, or a damaged one."""
     try:

@@ -266,12 +266,9 @@ def encode_all(data: Data, sources: Sequence[Source], folder: Path, jobs: int = 
     if not job.is_done(0):
         with job.writing(0, {}) as file:
             file.write(json.dumps(_count_all(data, sources, parts, folder, jobs), ensure_ascii=False))
-
-    def block(number: int) -> Any:
-        return from_json(regular.read_text(job.result(number)))
-
-    counts = defaultdict(Counter, {column: Counter(dict(labels)) for column, labels in block(0).items()})
-    reports: dict[int, Report] = {number - 1: block(number) for number in job.done() if number}
+    blocks: dict[int, Report] = {number: from_json(regular.read_text(job.result(number))) for number in job.done()}
+    counts = defaultdict(Counter, {column: Counter(dict(labels)) for column, labels in blocks.pop(0).items()})
+    reports = {number - 1: report for number, report in blocks.items()}
     if reports:
         console.log(f"{folder.name}: going on with the corpus, {len(reports):,} of {len(parts):,} parts are encoded")
     missing = [number for number in range(len(parts)) if number not in reports]

@@ -28,17 +28,16 @@ from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.manifest import (
     LABELS,
     MANIFEST,
+    PREPARED,
     SPLITS,
     Source,
     appearances,
-    candidate_folders,
     find_sources,
     folder_of,
     is_intact,
     read_manifest,
     repetitions,
     sha256,
-    shards_of,
     up_to_date,
 )
 from probtrans_cli.data.corpus.parts import begin_job, encode_all, load_labels, parts_of
@@ -135,7 +134,9 @@ def _by_fingerprint(recipe: Recipe, fingerprint: str) -> Prepared | None:
     origin = recipe.data.vocabulary.read_from
     if origin is None or find_folder(origin).is_dir():
         return None
-    for folder in candidate_folders(recipe):
+    # Whatever the vocabulary was read from: the names of folders follow from its content.
+    named = [folder_of(recipe)] if recipe.data.prepared is not None else PREPARED.glob(f"{recipe.name}-????????")
+    for folder in sorted(named):
         manifest = read_manifest(folder)
         if manifest is None or manifest["fingerprint"] != fingerprint:
             continue
@@ -159,7 +160,9 @@ def open_prepared(folder: Path) -> Prepared:
 
 
 def _opened(folder: Path, manifest: dict[str, Any]) -> Prepared:
-    splits = {name: Split(*(folder / file for file in files)) for name, files in shards_of(manifest).items()}
+    # A folder of an earlier version has a single file for each split.
+    shards = manifest.get("shards") or {name: [f"{name}.arrow"] for name in manifest["splits"]}
+    splits = {name: Split(*(folder / file for file in files)) for name, files in shards.items()}
     return Prepared(folder, load_vocabulary(folder), load_labels(folder), splits, manifest, fresh=False)
 
 
@@ -263,7 +266,6 @@ def _unfinished(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> Iter
 
 
 def _fill(new: Path, manifest: dict[str, Any]) -> None:
-    """Give the files their last names, and write the manifest."""
     # First of all: from now on, the shards do not have the names that the blocks of the job say.
     (new / JOB).unlink(missing_ok=True)
     for name in (BLOCKS, FAILED):

@@ -124,13 +124,11 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
     row["punct"] = None if upos is None else [is_punctuation(tag) for tag in upos]
     row["parents"] = sentence.parents
     row["grid"] = None if sentence.grid is None else pack_rows(sentence.grid, len(sentence.words))
-    row["spelling"] = None if sentence.form is None else _bytes_of(" ".join(sentence.words))
-    row["form"] = None if sentence.form is None else _bytes_of(sentence.form)
+    row["spelling"] = row["form"] = None
+    if sentence.form is not None:  # Python's texts may have halves of a character
+        row["spelling"] = " ".join(sentence.words).encode("utf-8", "surrogatepass")
+        row["form"] = sentence.form.encode("utf-8", "surrogatepass")
     return row
-
-
-def _bytes_of(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # Python's texts may have halves of a character
 
 
 def is_punctuation(upos: str) -> bool:
@@ -158,19 +156,17 @@ def table_of_rows(rows: Iterable[Row]) -> pa.Table:
                 present.add(name)
             columns[name].extend(values)
             lengths[name].append(len(values))
-    names = sorted(present, key=[*_TYPES, *columns].index)
-    return pa.table({name: _list_column(name, columns[name], lengths[name]) for name in names})
-
-
-def _list_column(name: str, values: array[int], lengths: array[int]) -> Any:
-    value_type = _TYPES.get(name, _OF_LABELS)[1]
-    flat = np.frombuffer(values, dtype=values.typecode) if len(values) else np.zeros(0, dtype=values.typecode)
-    if value_type == pa.bool_():
-        flat = flat.astype(bool)
-    offsets = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, dtype=np.int64))])
-    large = offsets[-1] > _LARGE
-    kind, offset_type = (pa.LargeListArray, pa.int64()) if large else (pa.ListArray, pa.int32())
-    return kind.from_arrays(pa.array(offsets, offset_type), pa.array(flat, value_type))
+    table = {}
+    for name in sorted(present, key=[*_TYPES, *columns].index):
+        kind, value_type = _TYPES.get(name, _OF_LABELS)
+        flat = np.frombuffer(columns[name], dtype=kind) if len(columns[name]) else np.zeros(0, dtype=kind)
+        if value_type == pa.bool_():
+            flat = flat.astype(bool)
+        offsets = np.concatenate([[0], np.cumsum(np.frombuffer(lengths[name], dtype=np.int64))])
+        large = offsets[-1] > _LARGE
+        lists, offset_type = (pa.LargeListArray, pa.int64()) if large else (pa.ListArray, pa.int32())
+        table[name] = lists.from_arrays(pa.array(offsets, offset_type), pa.array(flat, value_type))
+    return pa.table(table)
 
 
 def write_split(path: Path, table: pa.Table) -> None:

@@ -84,7 +84,9 @@ def appearance(lines: Iterable[str]) -> Appearance:
         return "text"
     if _is_row(content[0]):
         return "conllu"
-    if is_object(content[0]) or _begins_array(content):
+    begin = "".join("".join(content[:2]).split())
+    # An object, a list of objects, or an object over several lines.
+    if is_object(content[0]) or begin.startswith('[{"') or (content[0].strip() == "{" and begin.startswith('{"')):
         return "jsonl"
     if any("\0" in line for line in content):
         return "bytes"
@@ -93,12 +95,6 @@ def appearance(lines: Iterable[str]) -> Appearance:
     if _MARKUP.match(content[0].lstrip()):
         return "markup"
     return "columns" if _have_columns(content) or _has_table(content) else "text"
-
-
-def _begins_array(content: Sequence[str]) -> bool:
-    """Return whether lines are a list of objects, or an object over several lines."""
-    begin = "".join("".join(content[:2]).split())
-    return begin.startswith('[{"') or (content[0].strip() == "{" and begin.startswith('{"'))
 
 
 def _is_row(line: str) -> bool:
@@ -150,9 +146,8 @@ def _has_table(content: Sequence[str]) -> bool:
         except csv.Error:
             continue
         if len(rows) >= _LEAST_ROWS and len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
-            columns = [
-                [value.strip() for value in column[1:]] for column in zip(*rows, strict=True)
-            ]  # without a header
+            # Without a header.
+            columns = [[value.strip() for value in column[1:]] for column in zip(*rows, strict=True)]
             if any(2 * len(set(column)) <= len(column) and not any(" " in v for v in column) for column in columns):
                 return True
     return False

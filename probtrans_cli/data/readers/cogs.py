@@ -23,6 +23,7 @@ from probtrans_cli.data.readers.lines import json_object
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import are_words, words_of
 from probtrans_cli.errors import DataError
+from probtrans_cli.text import counted
 
 CASES = (
     "in_distribution", "primitive", "active_to_passive", "cp_recursion",
@@ -86,9 +87,8 @@ def read_cogs(lines: Iterable[str], name: str) -> Iterator[Example]:
     for number, raw in enumerate(lines, start=1):
         where, columns = f"{name}:{number}", raw.removesuffix("\n").removesuffix("\r").split("\t")
         if len(columns) != 3:
-            count = f"{len(columns)} column{'s' if len(columns) > 1 else ''}"
             hint = "a line of COGS is sentence, logical form and distribution, separated by single tabs"
-            raise DataError(f"{where}: {count} instead of 3", hint=hint)
+            raise DataError(f"{where}: {counted(len(columns), 'column')} instead of 3", hint=hint)
         words = words_of(columns[0])
         if not words or " ".join(words) != columns[0]:  # its form counts the words
             hint = "words are separated by single spaces"

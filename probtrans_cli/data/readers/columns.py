@@ -9,7 +9,7 @@ columns; what has more or fewer has a space within a word or a tag, lacks one, o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from probtrans_cli.data.entities import (
 from probtrans_cli.data.sentence import Sentence, TagFault
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Columns
+from probtrans_cli.text import counted
 
 DOCUMENT = "-DOCSTART-"
 TAG = "tag"  # the column of the tags
@@ -210,7 +211,7 @@ def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Opt
                 first, first_width, first_line = number, width, line
             elif width != first_width:
                 hint = "a word or tag with a space needs tabs between columns; mend the line"
-                message = f"{name}:{number}: {_counted(row)}, but line {first} has {first_width}"
+                message = f"{name}:{number}: {counted(width, 'column')}, but line {first} has {first_width}"
                 raise DataError(message, hint=_hint(hint, line if line.startswith("#") else first_line, options))
             rows.words.append(row[columns.word])
             rows.tags.append(row[columns.tag])
@@ -240,17 +241,13 @@ def _split(line: str, columns: Columns) -> list[str]:
     return row
 
 
-def _counted(row: Sequence[str]) -> str:
-    return f"{len(row)} column{'s' if len(row) > 1 else ''}"
-
-
 def _problem(row: list[str], columns: Columns) -> str | None:
+    width = counted(len(row), "column")
     for kind, column in (("word", columns.word), ("tag", columns.tag)):
         if not -len(row) <= column < len(row):
-            return f"{_counted(row)}, but the {kind} is column {column}"
+            return f"{width}, but the {kind} is column {column}"
         if not row[column]:
             return f"the {kind} (column {column} of {len(row)}) is empty"
     if columns.word % len(row) == columns.tag % len(row):
-        same = f"the word (column {columns.word}) and the tag (column {columns.tag}) are the same"
-        return f"{_counted(row)}, so that {same}"
+        return f"{width}, so that the word (column {columns.word}) and the tag (column {columns.tag}) are the same"
     return None

@@ -26,13 +26,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import NoReturn
 
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import ABSENT
+from probtrans_cli.text import counted
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 MOST_LINES = 100_000  # of a sentence, comments included: a file without blank lines is not held in memory
@@ -68,7 +70,7 @@ def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:
     block: list[str] = []
     first, windows = 1, False
     layout: Layout | None = None
-    for number, raw in enumerate(lines, start=1):
+    for number, raw in enumerate(chain(lines, [""]), start=1):
         line = raw.removesuffix("\n").removesuffix("\r")
         if line:
             if not block:
@@ -88,21 +90,16 @@ def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:
                 raise DataError(f"{name}:{number}: {message}", hint="sentences are separated by blank lines")
             block.append(line)
         elif block:
-            if not _names_columns(block):
+            # The names of columns alone, at the beginning of a file, are no sentence.
+            if len(block) > 1 or block[0][0] != "#" or column_names(block[0]) is None:
                 yield _Block(name, first, windows).parse(block)
             block = []
-    if block and not _names_columns(block):
-        yield _Block(name, first, windows).parse(block)
 
 
 def column_names(comment: str) -> list[str] | None:
     """Return the columns that a comment names; None: it is another comment."""
     match = _COLUMN_NAMES.match(comment) if "global.columns" in comment else None
     return None if match is None else match[1].split()
-
-
-def _names_columns(block: Sequence[str]) -> bool:
-    return len(block) == 1 and block[0][0] == "#" and column_names(block[0]) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ class Layout:
         values = line.split("\t")
         if len(values) != self.count:
             hint = "columns are separated by single tabs; an empty column is written `_`"
-            number = f"{len(values)} column{'s' * (len(values) != 1)}"
+            number = counted(len(values), "column")
             raise DataError(f"{where}: {number} instead of the {self.count} of # global.columns", hint=hint)
         *row, misc = (values[place] for place in self.places)
         entries = [] if misc == "_" else [misc]
@@ -153,23 +150,25 @@ def _refuse_columns(line: str, where: str) -> NoReturn:
     if line.startswith("{"):
         hint = "this looks like JSON lines: give CoNLL-U, as parse -f conllu writes it"
     hint += "; plain text, a sentence a line, is data.format=text in a recipe, and parse --input text"
-    raise DataError(f"{where}: {count} column{'s' if count > 1 else ''} instead of 10", hint=hint)
+    raise DataError(f"{where}: {counted(count, 'column')} instead of 10", hint=hint)
 
 
+@dataclass(slots=True)
 class _Block:
-    """The state of reading the lines of a sentence; ``parse`` returns it. ``first``: the number of its first line."""
+    """The state of reading the lines of a sentence; ``parse`` returns it."""
 
-    def __init__(self, name: str, first: int, windows: bool) -> None:
-        self.name, self.first, self.windows = name, first, windows
-        self.words: list[str] = []
-        self.tags: dict[str, list[str]] = {"upos": [], "xpos": [], "feats": []}
-        self.heads: list[int | None] = []
-        self.relations: list[str] = []
-        self.rows: list[int] = []
-        self.range_row = 0  # line and last word of the latest multiword token
-        self.range_end = 0
-        self.range_is_open = False  # the line before was a multiword token: its first word must follow
-        self.empty_nodes = 0  # empty nodes since the last word
+    name: str
+    first: int  # the number of its first line
+    windows: bool
+    words: list[str] = field(default_factory=list)
+    tags: dict[str, list[str]] = field(default_factory=lambda: {"upos": [], "xpos": [], "feats": []})
+    heads: list[int | None] = field(default_factory=list)
+    relations: list[str] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    range_row: int = 0  # line and last word of the latest multiword token
+    range_end: int = 0
+    range_is_open: bool = False  # the line before was a multiword token: its first word must follow
+    empty_nodes: int = 0  # empty nodes since the last word
 
     def fail(self, row: int, message: str, hint: str) -> NoReturn:
         raise DataError(f"{self.name}:{self.first + row}: {message}", hint=hint)
@@ -186,7 +185,7 @@ class _Block:
         count = len(self.words)
         if not count and content < len(block):
             self.fail(len(block) - 1, "a sentence without words", "a sentence needs a line with the ID 1")
-        length = f"the sentence has {count} word{'s' if count != 1 else ''}"
+        length = f"the sentence has {counted(count, 'word')}"
         if self.range_end > count:
             self.fail(self.range_row, f"a multiword token up to word {self.range_end}", length)
         for row, head in zip(self.rows, self.heads, strict=True):

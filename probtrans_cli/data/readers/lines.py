@@ -128,9 +128,16 @@ def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Senten
         DataError: a row has too few columns, or too many, no label, or a label that holds the separator, or a quote is
             not closed; the message names the line where the row begins.
     """
-    first = True
-    rows = _quoted_rows(lines, name, table) if table.quoted else _plain_rows(lines, table)
-    for number, columns in rows if table.quoted or table.quoting is False else _check_quotes(rows, name, table):
+    first, last = True, table.width - 1
+    if table.quoted:
+        rows = _quoted_rows(lines, name, table)
+    else:
+        # The text of the last column may hold spaces.
+        splits = last if table.separator == " " and table.text == last else -1
+        rows = enumerate((line.removesuffix("\r").split(table.separator, splits) for line in lines), start=1)
+        if table.quoting is None:
+            rows = _check_quotes(rows, name, table)
+    for number, columns in rows:
         if not any(map(str.strip, columns)):
             continue
         if not (first and table.header):
@@ -140,13 +147,6 @@ def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Senten
             sentence.may_be_header = first
             yield sentence
         first = False
-
-
-def _plain_rows(lines: Iterable[str], table: Table) -> Iterator[tuple[int, list[str]]]:
-    last = table.width - 1
-    splits = last if table.separator == " " and table.text == last else -1
-    for number, line in enumerate(lines, start=1):
-        yield number, line.removesuffix("\r").split(table.separator, splits)
 
 
 def _quoted_rows(lines: Iterable[str], name: str, table: Table) -> Iterator[tuple[int, list[str]]]:
@@ -160,11 +160,6 @@ def _quoted_rows(lines: Iterable[str], name: str, table: Table) -> Iterator[tupl
         for line in lines:
             read.append(line)
             yield f"{line}\n"
-
-    def label_of(line: str) -> str | None:
-        # Of a line that is a row by itself, if quotes are characters like others.
-        columns = line.split(separator)
-        return columns[table.label].strip() if len(columns) == table.width else None
 
     rows = csv.reader(recorded(), delimiter=separator, skipinitialspace=separator != " ", strict=True)
     while True:
@@ -180,7 +175,10 @@ def _quoted_rows(lines: Iterable[str], name: str, table: Table) -> Iterator[tupl
         labels.update(map(str.strip, columns[table.label : table.label + 1]))
         if len(read) > 1:  # all lines of the text, but for the line that has the label of this row, too
             within = read[1:] if table.label < table.text else read[:-1]
-            several.append((number, rows.line_num, {label_of(line) for line in within if line.strip()}))
+            # Each may be a row by itself, if quotes are characters like others.
+            alone = [line.split(separator) for line in within if line.strip()]
+            of_lines = {row[table.label].strip() if len(row) == table.width else None for row in alone}
+            several.append((number, rows.line_num, of_lines))
         read.clear()
         yield number, columns
     for number, last, within_labels in several:
@@ -211,27 +209,21 @@ def _check_row(columns: list[str], where: str, table: Table) -> None:
             raise DataError(f"{where}: {problem}", hint=f"give the class a name without it; {_QUOTES}")
 
 
-def _stands_in_quotes(value: str, doubled: str = "") -> bool:
-    return len(value) > 2 and value[0] == value[-1] == '"' and doubled in value[1:-1]
-
-
 def _check_quotes(rows: Iterable[tuple[int, list[str]]], name: str, table: Table) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows in which quotes are characters, unless they look like CSV and nothing is said about that.
-
-    Raises:
-        DataError: a label, a text with doubled quotes in it, or every text of a file stands in double quotes.
-    """
+    """Yield rows in which quotes are characters; a label, a text with doubled quotes in it, or every text of a file in
+    double quotes looks like CSV, which is an error."""
     hint = f"data.table.quoting=true takes them away; {_NO_QUOTES}"
     texts = quoted = 0
     for number, columns in rows:
         if len(columns) >= table.width:
             text, label = columns[table.text].strip(), columns[table.label].strip()
             for value, doubled, called in ((label, "", "label"), (text, '""', "text")):
-                if _stands_in_quotes(value, doubled):
+                in_quotes = len(value) > 2 and value[0] == value[-1] == '"'
+                if in_quotes and doubled in value[1:-1]:
                     shown = f"the {called} {value[:_LONGEST_SHOWN]!r} stands in double quotes, as in CSV"
                     raise DataError(f"{name}:{number}: {shown}", hint=hint)
             texts += 1
-            quoted += _stands_in_quotes(text)
+            quoted += in_quotes  # the text
         yield number, columns
     if texts == quoted >= _LEAST_QUOTED:
         raise DataError(f"{name}: all {texts} texts stand in double quotes, as in CSV", hint=hint)

@@ -82,9 +82,9 @@ class Pieces(Vocabulary):
     def _divide(self, word: str) -> list[int]:
         """Return the ids of a normalised word."""
 
-    @abstractmethod
     def _lengths(self, word: str) -> Iterable[int]:
-        """Return the number of characters of each piece of a normalised word, without a blank."""
+        """Return the number of characters of each piece of a normalised word, without a blank; here 1 for each."""
+        return repeat(1, len(word))
 
     def _ids_of(self, word: str) -> list[int]:
         normal = self.normalise(word)
@@ -140,9 +140,6 @@ class Characters(Pieces):
         ids = [self._within.get(character, UNKNOWN) for character in word]
         ids[:1] = [self._first.get(character, UNKNOWN) for character in word[:1]]
         return ids
-
-    def _lengths(self, word: str) -> Iterable[int]:
-        return repeat(1, len(word))
 
 
 class _CharacterOptions(SavedOptions):

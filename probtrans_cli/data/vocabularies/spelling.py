@@ -95,12 +95,9 @@ def looked_up(words: Sequence[str], knows: Callable[[str], bool], frequency: Cal
     Returns:
         The words as they are looked up; None where all stay as they are.
     """
-
-    def plain(word: str) -> str:
-        if not _MARK.search(word) or knows(word):
-            return word
-        spellings = dict.fromkeys(word.translate(table) for table in _TABLES)
-        return max((it for it in spellings if it and knows(it)), key=frequency, default=word)
-
-    spelled = [plain(word) for word in words]
+    spelled = list(words)
+    for i, word in enumerate(words):
+        if _MARK.search(word) and not knows(word):
+            spellings = dict.fromkeys(word.translate(table) for table in _TABLES)
+            spelled[i] = max((it for it in spellings if it and knows(it)), key=frequency, default=word)
     return None if spelled == list(words) else spelled

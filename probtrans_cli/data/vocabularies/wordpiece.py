@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -96,6 +96,7 @@ class WordPieces(EnclosingVocabulary):
             counts: of the training file's words.
             features: of the spelling of words.
 
+        Raises:
             DataError: a piece stands there twice, a special piece is missing, or `transformers` would give an added
                 token another id.
             UsageError: the package `tokenizers` is not installed.
@@ -178,12 +179,7 @@ class WordPieces(EnclosingVocabulary):
 
 
 def _tokenizer(ids: Mapping[str, int], options: Options, added: Collection[AddedToken]) -> Tokenizer:
-    """Make the package's tokenizer of a vocabulary, of the same parts as `transformers.BertTokenizer`.
-
-    Raises:
-        DataError: the package, and so `transformers`, gives an added token another id than ``ids`` has, or takes one of
-            two by chance.
-    """
+    """Make the package's tokenizer of a vocabulary, of the same parts as `transformers.BertTokenizer`."""
     normalizer, cutter = division(options)
     from tokenizers import AddedToken as PackageToken  # noqa: PLC0415  (an extra)
     from tokenizers import Tokenizer, decoders, models  # noqa: PLC0415
@@ -287,10 +283,7 @@ def load_wordpieces(folder: Path, saved: Saved) -> WordPieces:
 
 
 def build_wordpieces(section: WordPieceVocabulary, sentences: Sentences, extra: int = 0) -> WordPieces:
-    """Read the vocabulary of the section's folder, with the counts of these sentences, or train one on them.
-
-    Args:
-    """
+    """Read the vocabulary of the section's folder, with the counts of these sentences, or train one on them."""
     if section.folder is None:
         options = Options(lowercase=section.lowercase)
         return train_wordpieces(sentences, section.size, options, section.features, extra=extra)
@@ -385,17 +378,17 @@ def train_wordpieces(
         hint = f"set data.vocabulary.size={len(start)} or more"
         raise RecipeError(f"data.vocabulary.size: {size} pieces are fewer than the characters", hint=hint)
 
-    def lines() -> Iterator[str]:
-        for part in sorted(parts):
-            for begin in range(0, parts[part], _LINE_WORDS):
-                yield " ".join([part] * min(_LINE_WORDS, parts[part] - begin))
-
+    lines = (
+        " ".join([part] * min(_LINE_WORDS, parts[part] - begin))
+        for part in sorted(parts)
+        for begin in range(0, parts[part], _LINE_WORDS)
+    )
     trainer = trainers.WordPieceTrainer(
         vocab_size=size, min_frequency=2, special_tokens=start, limit_alphabet=len(start), show_progress=False
     )
     learner = Tokenizer(models.WordPiece(unk_token=options.unknown))
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learner.train_from_iterator(lines(), trainer)
+    learner.train_from_iterator(lines, trainer)
     ids = learner.get_vocab()
     normalised = ordered(count_words(counts, lowercase=options.lowercase), without=())
     return WordPieces(sorted(ids, key=ids.__getitem__), options, counts=normalised, features=features)

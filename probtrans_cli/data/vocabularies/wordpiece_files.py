@@ -212,21 +212,16 @@ def declared_tokens(contents: Mapping[str, Any], folder: Path, specials: Sequenc
     """Return the tokens that the files of a folder declare, in the order in which text is searched for them."""
     config, old = contents.get(OPTIONS_FILE, {}), contents.get(OLD_SPECIALS_FILE, {})
     path, old_path, tokenizer_path = folder / OPTIONS_FILE, folder / OLD_SPECIALS_FILE, folder / TOKENIZER_FILE
-    serialized = [
-        _with_id(
-            _token(value, tokenizer_path, special=False),
-            value.get("id") if isinstance(value, dict) else None,
-            tokenizer_path,
-        )
-        for value in _listed(contents.get(TOKENIZER_FILE, {}).get("added_tokens"), tokenizer_path, "added_tokens")
-    ]
+    values = _listed(contents.get(TOKENIZER_FILE, {}).get("added_tokens"), tokenizer_path, "added_tokens")
+    ids = (value.get("id") if isinstance(value, dict) else None for value in values)
+    serialized = [_with_id(value, id, tokenizer_path) for value, id in zip(values, ids, strict=True)]
     decoder = config.get("added_tokens_decoder")
     extra_key = "extra_special_tokens" if config.get("extra_special_tokens") else "additional_special_tokens"
     named, extra = _named(config, path), _nameless(config, extra_key, path)
     if decoder is not None:
         if not isinstance(decoder, dict):
             raise DataError(f"{path}: added_tokens_decoder is {decoder!r}", hint="it takes an object of tokens by id")
-        by_id = [_with_id(_token(value, path, special=False), id, path) for id, value in decoder.items()]
+        by_id = [_with_id(value, id, path) for id, value in decoder.items()]
         contained = {declared.token.content for declared in by_id} | set(specials)
         if lacking := [it.token.content for it in serialized if it.token.content not in contained]:
             hint = "remove added_tokens_decoder, or the file that is not the model's"
@@ -238,8 +233,7 @@ def declared_tokens(contents: Mapping[str, Any], folder: Path, specials: Sequenc
         plain, plain_path = contents.get(OLD_ADDED_FILE, {}), folder / OLD_ADDED_FILE
         if not isinstance(plain, dict):
             raise DataError(f"{plain_path}: not an object of ids by token", hint=_AGAIN)
-        tokens = ((_token(content, plain_path, special=content in special), id) for content, id in plain.items())
-        by_id = [*(_with_id(token, id, plain_path) for token, id in tokens), *serialized]
+        by_id = [_with_id(name, id, plain_path, special=name in special) for name, id in plain.items()] + serialized
         extra = [*extra, *old_extra] or _nameless(old, "additional_special_tokens", old_path)
     return [*sorted(by_id, key=lambda declared: declared.id or 0), *named, *extra]
 
@@ -260,7 +254,8 @@ def _token(value: Any, path: Path, *, special: bool = True) -> AddedToken:
     return AddedToken(content, **flags)
 
 
-def _with_id(token: AddedToken, id: Any, path: Path) -> Declared:
+def _with_id(value: Any, id: Any, path: Path, *, special: bool = False) -> Declared:
+    token = _token(value, path, special=special)
     if isinstance(id, str) and id.isascii() and id.isdigit() and len(id) < 10:  # a key of JSON is text
         id = int(id)
     if not isinstance(id, int) or isinstance(id, bool):
