@@ -221,14 +221,11 @@ def verify(folder: Path, *, training: bool = False) -> Verified:
         try:
             content = regular.read_bytes(folder / name, below=folder)
         except (OSError, ValueError):  # ValueError: a damaged list may hold a name that no file can have
-            raise CheckpointError(
-                f"{folder / name}: missing from the checkpoint", hint="use another checkpoint"
-            ) from None
+            message = f"{folder / name}: missing from the checkpoint"
+            raise CheckpointError(message, hint="use another checkpoint") from None
         if hashlib.sha256(content).hexdigest() != checksum:
-            raise CheckpointError(
-                f"{folder / name}: damaged: its content is not what was saved (sha256 differs)",
-                hint="use another checkpoint of the run, or copy it again",
-            )
+            message = f"{folder / name}: damaged: its content is not what was saved (sha256 differs)"
+            raise CheckpointError(message, hint="use another checkpoint of the run, or copy it again")
         files[name] = content
     for name in sorted(NEEDED - files.keys()):
         raise CheckpointError(f"{folder / SUMS}: damaged: it does not list {name}", hint="use another checkpoint")
@@ -261,8 +258,7 @@ def restore_optimizer(
         fits = fits and all(f"{number}.{needed}" in tensors for needed in quantities)
         shape = parameters[number].shape if fits and quantity != "step" else torch.Size()
         if not (fits and value.shape == shape and value.is_floating_point()):
-            raise CheckpointError(
-                f"{verified.folder / name}: {key!r} is not of this model's optimizer", hint=_USE_ANOTHER
-            )
+            message = f"{verified.folder / name}: {key!r} is not of this model's optimizer"
+            raise CheckpointError(message, hint=_USE_ANOTHER)
         state.setdefault(number, {})[quantity] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

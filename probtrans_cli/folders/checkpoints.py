@@ -18,7 +18,7 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.errors import CheckpointError, reason, unwritten
-from probtrans_cli.folders import regular, with_home
+from probtrans_cli.folders import holds, regular, with_home
 from probtrans_cli.text import from_json
 
 SUMS = "SHA256SUMS"
@@ -87,25 +87,22 @@ def locate(name: str, *, training: bool = False) -> Path:
     name = with_home(name)
     path = Path(name)
     base, _, which = name.rpartition("@")
-    if _is_folder(path):
+    if holds(Path.is_dir, path):
         if (path / "config.json").exists():
             _refuse_transformers(path)
             in_run = path.parent.name == "checkpoints" and path.name in LINKS
             return stands_for(path) if in_run else path
         base, which = name, "best"
-    if not _is_folder(Path(base or name)):
+    if not holds(Path.is_dir, Path(base or name)):
         if (package := installed(name)) is not None:
             return package
         names = ", ".join(sorted(_installed()))
-        raise CheckpointError(
-            f"{base or name}: no such run or checkpoint folder",
-            hint=f"give a run folder such as runs/NAME, or train one first{names and f'; installed are: {names}'}",
-        )
+        hint = f"give a run folder such as runs/NAME, or train one first{names and f'; installed are: {names}'}"
+        raise CheckpointError(f"{base or name}: no such run or checkpoint folder", hint=hint)
     checkpoints = Path(base) / "checkpoints"
     if not any_in(checkpoints):
-        raise CheckpointError(
-            f"{base}: there is no checkpoint in this folder", hint=f"train first: probtrans train RECIPE --run {base}"
-        )
+        hint = f"train first: probtrans train RECIPE --run {base}"
+        raise CheckpointError(f"{base}: there is no checkpoint in this folder", hint=hint)
     if which == "best":
         return best(checkpoints)
     if which == "last":
@@ -139,7 +136,7 @@ def _installed() -> dict[str, Path]:
     for entry in entry_points(group=GROUP):
         if entry.dist is not None and re.fullmatch(rf"{PACKAGES}\.[a-z0-9_]+", entry.value):
             folder = Path(str(entry.dist.locate_file(entry.value.replace(".", "/"))))
-            if _is_folder(folder):
+            if holds(Path.is_dir, folder):
                 folders.setdefault(normalised(entry.name), folder)
     return folders
 
@@ -152,8 +149,7 @@ def last(checkpoints: Path, *, training: bool = False) -> Path:
     checkpoint = newest(checkpoints, training=training)
     if checkpoint is None:
         raise _none_complete(checkpoints, training)
-    console.log(f"{link}: {_fault_of(link)}; taking {checkpoint.name}, the newest complete checkpoint")
-    return _absolute(checkpoint)
+    return _in_its_place(link, checkpoint, "the newest complete checkpoint")
 
 
 def best(checkpoints: Path) -> Path:
@@ -179,13 +175,10 @@ def best(checkpoints: Path) -> Path:
     else:
         checkpoint, why = checkpoints / name, "the best by what is stored with the checkpoints"
     if lacking(checkpoint) is not None:
-        raise CheckpointError(
-            f"{checkpoints.parent}: its best checkpoint, {name}, is gone or not complete",
-            hint=f"copy it again, or take another one, e.g. {checkpoints.parent}@{steps(checkpoints)[-1][0]}; "
-            f"there are: {_names_of(checkpoints)}",
-        )
-    console.log(f"{link}: {_fault_of(link)}; taking {checkpoint.name}, {why}")
-    return _absolute(checkpoint)
+        run, number = checkpoints.parent, steps(checkpoints)[-1][0]
+        hint = f"copy it again, or take another one, e.g. {run}@{number}; there are: {_names_of(checkpoints)}"
+        raise CheckpointError(f"{run}: its best checkpoint, {name}, is gone or not complete", hint=hint)
+    return _in_its_place(link, checkpoint, why)
 
 
 def stands_for(link: Path) -> Path:
@@ -234,13 +227,6 @@ def settle(checkpoints: Path) -> None:
         link(original, name)
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
 def json_object(path: Path) -> dict[str, Any]:
     """Read a JSON object; empty where there is none. Verifying the checkpoint says what is damaged."""
     try:
@@ -250,8 +236,10 @@ def json_object(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _fault_of(link: Path) -> str:
-    return f"points at {link.readlink()}, which is gone" if link.is_symlink() else "no such link"
+def _in_its_place(link: Path, checkpoint: Path, why: str) -> Path:
+    fault = f"points at {link.readlink()}, which is gone" if link.is_symlink() else "no such link"
+    console.log(f"{link}: {fault}; taking {checkpoint.name}, {why}")
+    return _absolute(checkpoint)
 
 
 def _names_of(checkpoints: Path) -> str:
@@ -262,9 +250,8 @@ def _names_of(checkpoints: Path) -> str:
 def _none_complete(checkpoints: Path, training: bool) -> CheckpointError:
     faults = [f"{path.name} lacks {lacking(path, training=training)}" for _, path in reversed(steps(checkpoints))]
     reasons = "; ".join(faults[:3]) or "there is no checkpoint"
-    return CheckpointError(
-        f"{checkpoints.parent}: no complete checkpoint: {reasons}", hint="copy the run again, or start another one"
-    )
+    hint = "copy the run again, or start another one"
+    return CheckpointError(f"{checkpoints.parent}: no complete checkpoint: {reasons}", hint=hint)
 
 
 def _refuse_transformers(path: Path) -> None:

@@ -27,6 +27,7 @@ from typing import Any, TextIO
 from probtrans_cli import atomic
 from probtrans_cli.errors import DataError, UsageError, reason
 from probtrans_cli.folders import regular
+from probtrans_cli.folders.checkpoints import json_object
 from probtrans_cli.text import from_json, printable
 
 JOB, BLOCKS, FAILED = "job.json", "blocks", "failed"
@@ -55,7 +56,16 @@ class Job:
             if strangers and JOB not in there:
                 message = f"{folder}: holds {printable(strangers[0], 200)}, and no job"
                 raise UsageError(message, hint="give --output-dir a new folder, or an empty one")
-            cls._refuse_blocks_without_job(folder)
+            # Blocks without a `job.json` would be overwritten, or taken for those of another job.
+            for name in (BLOCKS, FAILED):
+                regular.refuse_others(folder / name, folder=True)
+                blocks = sorted(path.name for path in (folder / name).iterdir()) if (folder / name).exists() else []
+                # In this order: a process that begins the same job now writes its name before any block.
+                if blocks and not os.path.lexists(folder / JOB):
+                    block = printable(blocks[0], 200)
+                    message = f"{folder}: holds {name}/{block}, and no {JOB} that says of which job it is"
+                    hint = f"give --output-dir another folder; or put {JOB} back; or remove {name}/ if nobody needs it"
+                    raise UsageError(message, hint=hint)
             for name in (BLOCKS, FAILED):
                 (folder / name).mkdir(parents=True, exist_ok=True)
             if not (folder / JOB).exists():
@@ -63,20 +73,6 @@ class Job:
         except FileExistsError as error:
             raise UsageError(f"{error.filename}: there is a file of this name", hint="choose another folder") from None
         return cls.of(folder, ending, identity)
-
-    @staticmethod
-    def _refuse_blocks_without_job(folder: Path) -> None:
-        """Refuse blocks without a `job.json`: they would be overwritten, or taken for those of another job."""
-        for name in (BLOCKS, FAILED):
-            regular.refuse_others(folder / name, folder=True)
-            there = sorted(path.name for path in (folder / name).iterdir()) if (folder / name).exists() else []
-            # In this order: a process that begins the same job now writes its name before any block.
-            if there and not os.path.lexists(folder / JOB):
-                message = (
-                    f"{folder}: holds {name}/{printable(there[0], 200)}, and no {JOB} that says of which job it is"
-                )
-                hint = f"give --output-dir another folder; or put {JOB} back; or remove {name}/ if nobody needs it"
-                raise UsageError(message, hint=hint)
 
     @classmethod
     def of(cls, folder: Path, ending: str, identity: Mapping[str, Any]) -> Job:
@@ -118,11 +114,7 @@ class Job:
 
     def about(self, number: int) -> dict[str, Any]:
         """Return the content of a block's marker; nothing where there is none, or it is damaged."""
-        try:
-            content = from_json(regular.read_text(self.marker(number)))
-        except (OSError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
+        return json_object(self.marker(number))
 
     def require_own(self, number: int, part: Mapping[str, Any]) -> None:
         """Refuse a block that is done, but of another job, or of another ``part`` of the inputs than its marker says.

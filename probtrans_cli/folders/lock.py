@@ -86,12 +86,9 @@ def held_for_a_moment(folder: Path) -> Iterator[None]:
 
 def _acquired(file: Path, name: str, wait: bool, hint: str | None) -> int | None:
     while True:
+        handle: int | None = None
         try:
             handle = _opened(file)
-        except OSError as error:
-            _warn(name, error)
-            return None
-        try:
             if not _flock(handle, wait=False):
                 if not wait:
                     raise UsageError(f"{name} is in use by {_holder(handle)}", hint=hint)
@@ -104,13 +101,16 @@ def _acquired(file: Path, name: str, wait: bool, hint: str | None) -> int | None
                     os.pwrite(handle, json.dumps(who).encode(), 0)
                 return handle
         except OSError as error:
-            os.close(handle)
-            with suppress(OSError):
-                file.unlink()
-            _warn(name, error)
+            if handle is not None:
+                os.close(handle)
+                with suppress(OSError):
+                    file.unlink()
+            reason = error.strerror or error
+            console.log(f"warning: {name} cannot be locked ({reason}): let no second process write there")
             return None
         except BaseException:  # refused, or Ctrl-C while waiting
-            os.close(handle)
+            if handle is not None:
+                os.close(handle)
             raise
         os.close(handle)  # its holder removed the file in the meantime: another one counts now
 
@@ -130,11 +130,7 @@ def _opened(file: Path) -> int:
 
 
 def _flock(handle: int, *, wait: bool) -> bool:
-    """Lock an open file; False: another process has it.
-
-    Raises:
-        OSError: there are no locks here.
-    """
+    """Lock an open file; False: another process has it. An OSError: there are no locks here."""
     if fcntl is None:
         raise OSError("this system has none")
     try:
@@ -159,8 +155,3 @@ def _holder(handle: int) -> str:
             return f"process {int(who['process'])} on {printable(str(who['host']))}"
         time.sleep(0.01)
     return "another process"
-
-
-def _warn(name: str, error: OSError) -> None:
-    reason = error.strerror or error
-    console.log(f"warning: {name} cannot be locked ({reason}): let no second process write there")

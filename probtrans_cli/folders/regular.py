@@ -77,9 +77,8 @@ def _irregular(path: Path, mode: int, wanted: str = "file") -> IrregularFileErro
     if stat.S_ISLNK(mode):
         message = f"{path}: a link in the place of a {wanted}, which is not followed"
         return IrregularFileError(message, hint=f"put the {wanted} itself there, or remove the link")
-    return IrregularFileError(
-        f"{path}: {kind} in the place of a {wanted}", hint="move it away, or copy the folder again"
-    )
+    message = f"{path}: {kind} in the place of a {wanted}"
+    return IrregularFileError(message, hint="move it away, or copy the folder again")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
