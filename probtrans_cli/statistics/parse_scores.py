@@ -78,15 +78,13 @@ def parse_counts(pairs: Iterable[tuple[Sequence[Row], Sequence[Row]]]) -> Counte
     right: dict[str, list[int]] = {name: [] for name in NEEDED}
     totals: dict[str, list[int]] = {name: [] for name in NEEDED}
     for gold, predicted in pairs:
-        gold_words, words = _reduced(gold), _reduced(predicted)
+        (gold_words, of_gold_words), (words, of_words) = _reduced(gold), _reduced(predicted)
         if len(gold_words) != len(words):
             raise ValueError(f"{len(words)} words for {len(gold_words)}")
         of_sentence = dict.fromkeys(NEEDED, 0)
-        function_words = zip(_function_words(gold_words), _function_words(words), strict=True)
         length = _group(LENGTHS, len(words))
-        for number, (row, ours, (theirs, own)) in enumerate(
-            zip(gold_words, words, function_words, strict=True), start=1
-        ):
+        pairs_of_words = zip(gold_words, words, of_gold_words, of_words, strict=True)
+        for number, (row, ours, theirs, own) in enumerate(pairs_of_words, start=1):
             arc, content = row[:2] == ours[:2], row.relation in CONTENT
             of_sentence["uas"] += row.head == ours.head
             of_sentence["las"] += arc
@@ -97,10 +95,9 @@ def parse_counts(pairs: Iterable[tuple[Sequence[Row], Sequence[Row]]]) -> Counte
             of_sentence["xpos"] += row.xpos == ours.xpos
             of_sentence["ufeats"] += row.feats == ours.feats
             counts["confusion", row.relation, ours.relation] += 1
-            groups = zip(
-                GROUPS, *([each.relation, length, _distance(each, number)] for each in (row, ours)), strict=True
-            )
-            for kind, of_gold, of_ours in groups:
+            distances = [_group(DISTANCES, abs(each.head - number) if each.head else 0) for each in (row, ours)]
+            groups = (row.relation, ours.relation), (length, length), distances
+            for kind, (of_gold, of_ours) in zip(GROUPS, groups, strict=True):
                 counts[kind, of_gold, "words"] += 1
                 counts[kind, of_gold, "uas"] += row.head == ours.head
                 counts[kind, of_gold, "las"] += arc
@@ -127,40 +124,32 @@ def parse_details(counts: Mapping[Any, float], names: Iterable[str] = tuple(NEED
     for kind in GROUPS:
         sizes = {key[1]: counts[*key[:2], "words"] for key in counts if key[0] == kind}
         ranks = {name: (order.index(name) if kind != "relation" else -size, name) for name, size in sizes.items()}
-        groups[kind] = {name: _shares(counts, kind, name) for name in sorted(sizes, key=ranks.__getitem__)}
+        groups[kind] = {}
+        for name in sorted(sizes, key=ranks.__getitem__):
+            words, predicted, head, arc = (counts[kind, name, key] for key in ("words", "predicted", "uas", "las"))
+            groups[kind][name] = {
+                "words": int(words),
+                "predicted": int(predicted),
+                "uas": head / words if words else None,
+                "las": arc / words if words else None,
+                "precision": arc / predicted if predicted else None,
+            }
     return details | {"groups": groups}
-
-
-def _shares(counts: Mapping[Any, float], kind: str, name: str) -> dict[str, float | None]:
-    words, predicted, head, arc = (counts[kind, name, key] for key in ("words", "predicted", "uas", "las"))
-    uas, las = (number / words if words else None for number in (head, arc))
-    precision = arc / predicted if predicted else None
-    return {"words": int(words), "predicted": int(predicted), "uas": uas, "las": las, "precision": precision}
 
 
 def _group(groups: Mapping[str, int], number: int) -> str:
     return next(name for name, least in reversed(list(groups.items())) if number >= least)
 
 
-def _distance(row: Row, number: int) -> str:
-    return _group(DISTANCES, abs(row.head - number) if row.head else 0)
-
-
-def _reduced(rows: Sequence[Row]) -> list[Row]:
-    return [
-        row._replace(
-            relation=universal(row.relation),
-            feats="|".join(
-                sorted(pair for pair in row.feats.split("|") if pair.partition("=")[0] in UNIVERSAL_FEATURES)
-            ),
-        )
-        for row in rows
-    ]
-
-
-def _function_words(rows: Sequence[Row]) -> list[list[tuple[int, str, str, str]]]:
+def _reduced(rows: Sequence[Row]) -> tuple[list[Row], list[list[tuple[int, str, str, str]]]]:
+    # Words with universal relations and features alone, and the function words of each.
+    reduced = []
     function_words: list[list[tuple[int, str, str, str]]] = [[] for _ in range(len(rows) + 1)]
     for number, row in enumerate(rows, start=1):
-        if row.head and row.relation in FUNCTION:
-            function_words[row.head].append((number, row.relation, row.upos, row.feats))
-    return function_words[1:]
+        relation = universal(row.relation)
+        universals = sorted(pair for pair in row.feats.split("|") if pair.partition("=")[0] in UNIVERSAL_FEATURES)
+        feats = "|".join(universals)
+        reduced.append(row._replace(relation=relation, feats=feats))
+        if row.head and relation in FUNCTION:
+            function_words[row.head].append((number, relation, row.upos, feats))
+    return reduced, function_words[1:]
