@@ -196,7 +196,10 @@ class Component:
         trees = self.trees and (predicted or model.recipe.model.facts.has_arcs)
         # Only a tree can be a document's: argmax may draw circles.
         decoder: Any = "mst" if model.reading.decoder == "argmax" and not predicted else None
-        read = [list(_sentences(doc)) for doc in batch]
+        read: list[list[list[Token]]] = []
+        for doc in batch:
+            whole = [list(doc)] if len(doc) else []
+            read.append([list(sentence) for sentence in doc.sents] if doc.has_annotation("SENT_START") else whole)
         texts = [[token.text for token in _words(tokens)] for tokens in chain.from_iterable(read)]
         try:
             analyses = iter(list(model.analyze(texts, trees=trees, decoder=decoder, longest=self.longest)))
@@ -263,13 +266,6 @@ def _set_entities(doc: Doc, entities: Sequence[Span], *, overwrite: bool) -> Non
     runs = (list(run) for _, run in groupby(enumerate(missing), lambda pair: pair[1] - pair[0]))
     outside = [Span(doc, run[0][1], run[-1][1] + 1) for run in runs]
     doc.set_ents(free, outside=outside, default="unmodified")
-
-
-def _sentences(doc: Doc) -> Iterator[list[Token]]:
-    if doc.has_annotation("SENT_START"):
-        yield from (list(sentence) for sentence in doc.sents)
-    elif len(doc):
-        yield list(doc)
 
 
 def _words(tokens: Sequence[Token]) -> list[Token]:
