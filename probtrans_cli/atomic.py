@@ -60,9 +60,9 @@ def replacing(path: Path, *, synced: bool = True, shared: bool = False, direct: 
         OSError: the file cannot be written; the error names ``path``.
         IrregularFileError: a link, a device or a named pipe is there, and is not to be written directly.
     """
-    if direct and path.exists() and (not path.is_file() or _is_open_already(path)):
-        with _opened(path) as file:
-            yield file
+    if direct and (device := _opened_as_it_is(path)) is not None:
+        with device:
+            yield device
         return
     if not direct:
         regular.refuse_others(path)
@@ -82,16 +82,16 @@ def replacing(path: Path, *, synced: bool = True, shared: bool = False, direct: 
             partial.unlink()
 
 
-def _is_open_already(path: Path) -> bool:
-    """Return True for names such as `/dev/stdout`: a file that is open already, and that other programs write, too."""
-    return (path.is_symlink() and path.absolute().is_relative_to("/dev")) or path.absolute().is_relative_to("/proc")
-
-
-def _opened(path: Path) -> TextIO:
-    """Open a device, a pipe or what is open already to write; stdout and stderr go on where they are."""
-    for number in (1, 2):
+def _opened_as_it_is(path: Path) -> TextIO | None:
+    """Open a device, a pipe or what is open already to write; stdout and stderr go on where they are. None: it is none
+    of these."""
+    # Names such as `/dev/stdout`: a file that is open already, and that other programs write, too.
+    is_open = (path.is_symlink() and path.absolute().is_relative_to("/dev")) or path.absolute().is_relative_to("/proc")
+    if not path.exists() or (path.is_file() and not is_open):
+        return None
+    for number in (1, 2) if is_open else ():
         with suppress(OSError):  # it is closed
-            if _is_open_already(path) and os.path.samestat(path.stat(), os.fstat(number)):
+            if os.path.samestat(path.stat(), os.fstat(number)):
                 return open(number, "w", encoding="utf-8", closefd=False)
     return path.open("a", encoding="utf-8")
 

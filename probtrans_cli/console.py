@@ -173,16 +173,11 @@ def _bar(**options: Any) -> tqdm[Any]:
     STATE.write = tqdm.write
     tqdm.monitor_interval = 0  # its thread is of no use here, and starting it swallows what a signal raises
     hidden = True if STATE.level < NORMAL else None  # None: where stderr is no terminal
-    size = {"dynamic_ncols": True} if _tells_size() else {"ncols": width(), "nrows": 24}
+    size: dict[str, Any] = {"ncols": width(), "nrows": 24}
+    with suppress(OSError):  # stderr is no terminal; and some, as in containers, say that they have 0 columns
+        if not os.environ.get("COLUMNS") and os.get_terminal_size(STDERR).columns > 0:
+            size = {"dynamic_ncols": True}
     return tqdm(**options, **size, file=sys.stderr, disable=hidden, leave=False)
-
-
-def _tells_size() -> bool:
-    """Return whether stderr is a terminal with a size of its own, which may change; some, as in containers, say 0."""
-    try:
-        return not os.environ.get("COLUMNS") and os.get_terminal_size(STDERR).columns > 0
-    except OSError:
-        return False
 
 
 def duration(seconds: float) -> str:
@@ -194,8 +189,7 @@ def duration(seconds: float) -> str:
 class Progress:
     """Progress of a whole training: a bar with words/s and the time left on a terminal, plain lines otherwise."""
 
-    def __init__(self) -> None:
-        self.bar: tqdm[Any] | None = None
+    bar: tqdm[Any] | None = None
 
     def begin(self, total: int, done: int, title: str) -> None:
         """Begin an epoch of a training of about ``total`` updates, ``done`` of which have been made."""
@@ -259,8 +253,9 @@ def set_up() -> None:
             nowhere = os.open(os.devnull, mode)  # the lowest number that is free
             assert nowhere == descriptor, "the streams before it are open"
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(STDIN, closefd=False)))
-    sys.stdout = _text(_Output(STDOUT), "strict", by_lines=os.isatty(STDOUT))
-    sys.stderr = _text(_Errors(STDERR), "backslashreplace", by_lines=True)
+    results, logs = (io.BufferedWriter(_Stream(descriptor)) for descriptor in (STDOUT, STDERR))
+    sys.stdout = io.TextIOWrapper(results, encoding="utf-8", errors="strict", line_buffering=os.isatty(STDOUT))
+    sys.stderr = io.TextIOWrapper(logs, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def tell(show: Callable[..., None]) -> None:
@@ -270,19 +265,8 @@ def tell(show: Callable[..., None]) -> None:
     sys.stderr.write(harmless(text.getvalue()))
 
 
-def abandon(descriptor: int) -> None:
-    """Send what is still written to a stream nowhere: Python writes the rest of it when the process ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-
-
-def _text(raw: io.RawIOBase, errors: str, *, by_lines: bool) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors=errors, line_buffering=by_lines)
-
-
 class _Stream(io.RawIOBase):
-    """The end of a stream that writes to a descriptor."""
+    """The end of a stream that writes to a descriptor, stdout or stderr."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -302,28 +286,17 @@ class _Stream(io.RawIOBase):
                 return os.write(self.descriptor, data)  # type: ignore[arg-type]
             except BlockingIOError:  # another process has set the terminal so
                 select.select([], [self.descriptor], [])
-
-
-class _Output(_Stream):
-    def write(self, data: object) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError:  # the reader has enough
-            abandon(self.descriptor)
-            raise
-        except OSError as error:
-            abandon(self.descriptor)
-            hint = "write to a file on another disk, or into a pipe"
-            fault = OutputError(f"standard output cannot be written: {reason(error)}", hint=hint)
-            if error.errno in FULL:  # a full disk has one exit code, whatever was to be written there
-                fault.exit_code = DataError.exit_code
-            raise fault from None
-
-
-class _Errors(_Stream):
-    def write(self, data: object) -> int:
-        try:
-            return super().write(data)
-        except OSError:
-            abandon(self.descriptor)
-            return memoryview(data).nbytes  # type: ignore[arg-type]
+            except OSError as error:
+                # What is still written goes nowhere: Python writes the rest of it when the process ends.
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self.descriptor)
+                os.close(nowhere)
+                if self.descriptor == STDERR:
+                    return memoryview(data).nbytes  # type: ignore[arg-type]
+                if isinstance(error, BrokenPipeError):  # the reader has enough
+                    raise
+                hint = "write to a file on another disk, or into a pipe"
+                fault = OutputError(f"standard output cannot be written: {reason(error)}", hint=hint)
+                if error.errno in FULL:  # a full disk has one exit code, whatever was to be written there
+                    fault.exit_code = DataError.exit_code
+                raise fault from None

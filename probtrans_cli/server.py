@@ -179,10 +179,13 @@ def _end_with(client: socket.socket) -> None:
 def _listening(path: Path) -> Iterator[socket.socket]:
     listener = socket.socket(socket.AF_UNIX)
     try:
-        with suppress(OSError):
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
             there = path.lstat()
-            if stat.S_ISSOCK(there.st_mode) and there.st_uid == os.geteuid() and _is_deserted(path):
-                path.unlink()
+            if stat.S_ISSOCK(there.st_mode) and there.st_uid == os.geteuid():
+                try:
+                    client.connect(str(path))
+                except ConnectionRefusedError:  # its server is gone
+                    path.unlink()
         mask = os.umask(0o177)  # for this user alone
         try:
             listener.bind(str(path))
@@ -202,15 +205,6 @@ def _listening(path: Path) -> Iterator[socket.socket]:
         with suppress(OSError):
             if path.lstat().st_ino == identity:
                 path.unlink()
-
-
-def _is_deserted(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(str(path))
-        except ConnectionRefusedError:
-            return True
-    return False
 
 
 def _number(connection: socket.socket) -> int | None:
