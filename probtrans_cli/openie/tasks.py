@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -82,20 +83,14 @@ class GridLabelling(Task):
     """The grid of labels of every sentence, row after row."""
 
     section: GridSection
+    columns: Mapping[str, int] = MappingProxyType({GRID: 0})
     names: ClassVar[Sequence[str]]
     """The labels; the first one is none, and a row without the second or third ends a sentence."""
 
     def __init__(self, section: GridSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
         self.extra_words = tuple(labels.get("extra_words", ()))
-
-    @property
-    def outputs(self) -> int:
-        return len(self.names)
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        return {GRID: 0}
+        self.outputs = len(self.names)
 
     def output(self, encoder: Encoder) -> GridOutput:
         section = self.section
@@ -200,6 +195,7 @@ class TupleTask(GridLabelling):
         nothing={"tuples": [], "rows": []},
     )
     section: OpenExtraction
+    columns = MappingProxyType({GRID: 0, CONTENT: 0})
     names = extractions.LABELS
 
     def __init__(self, section: OpenExtraction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
@@ -211,10 +207,6 @@ class TupleTask(GridLabelling):
             "location_time": section.location_time,
         }
         self.answers = replace(self.answers, rules=rules)
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        return {**super().columns, CONTENT: 0}
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         sentences = batch.words.any(1).sum()

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -41,9 +42,8 @@ Prediction = Mapping[str, Any]
 class Splitter(Protocol):
     """A model of coordinations in front of a model of tuples."""
 
-    @property
-    def model(self) -> Any:
-        """The model of coordinations."""
+    model: Any
+    """The model of coordinations."""
 
     def predictions(self, sentences: Sequence[RawSentence]) -> list[Prediction]:
         """Return the predictions of sentences that are split before."""
@@ -186,17 +186,18 @@ class Task(ABC):
     """How a word is represented that has not been read yet, if such words are predicted."""
     draws: int | None = None
     """How many draws of masks an evaluation whose figures are reported goes over; None: nothing is masked."""
+    arc_temperature: float = 1.0
+    """See :meth:`temper_arcs`."""
+    outputs: int
+    """The size of the output layer."""
+    columns: Mapping[str, int] = MappingProxyType({})
+    """The gold columns that it reads, each with the number that stands behind a sentence's end."""
 
     def __init__(self, section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         del labels
         self.section, self.vocabulary = section, vocabulary
 
     # --- the network --------------------------------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def outputs(self) -> int:
-        """The size of the output layer."""
 
     def output(self, encoder: Encoder) -> OutputLayer:
         """Make the output layer: from words' states to scores, one linear layer unless a task has its own."""
@@ -212,11 +213,6 @@ class Task(ABC):
         del network, split
 
     # --- batches ------------------------------------------------------------------------------------------------------
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        """The gold columns that it reads, each with the number that stands behind a sentence's end."""
-        return {}
 
     def training(self, batch: Batch) -> Batch:
         """Return the batch as training shows it; random choices come from torch's default CPU generator."""
@@ -269,7 +265,7 @@ class Task(ABC):
 
     def temper_arcs(self, temperature: float) -> None:
         """Divide the log-probabilities of heads by a temperature, where the task predicts heads."""
-        del temperature
+        self.arc_temperature = temperature
 
     @abstractmethod
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
@@ -378,11 +374,6 @@ def alternatives(
 def with_probability(name: str, probability: float | None) -> str:
     """A name as it stands in a picture, with its probability where that is shown."""
     return name if probability is None else f"{name} {probability_text(probability)}"
-
-
-def doubt_text(entropy: float | None) -> str:
-    """An entropy as it stands in a picture."""
-    return "" if entropy is None else f"H {entropy:.2f}"
 
 
 def doubt_comment(entropy: Sequence[float], information: Sequence[float] | None) -> dict[str, str]:

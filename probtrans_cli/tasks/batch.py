@@ -81,14 +81,17 @@ def collate(
     def padded(name: str, fill: int) -> Tensor:
         return tensor(split.padded(name, indices, fill), device)
 
-    ids, frequency = padded("ids", padding), padded("frequency", -1)
+    ids, frequency, features = padded("ids", padding), padded("frequency", -1), None
+    if split.has("widths"):
+        rows, widths = split.features(indices)
+        features = Features(tensor(rows, device), tensor(np.cumsum(widths) - widths.ravel(), device))
     return Batch(
         split=split,
         indices=indices,
         ids=ids,
         mask=ids != padding,
         first=padded("first", ids.shape[1]) if split.has("first") else None,
-        features=_features(split, indices, device),
+        features=features,
         segments=padded("segments", 0) if split.has("segments") else None,
         words=frequency >= 0,
         frequency=frequency,
@@ -109,10 +112,3 @@ def _moved(value: Any, device: torch.device) -> Any:
     if isinstance(value, Features):
         return Features(*(_moved(part, device) for part in value))
     return {name: _moved(part, device) for name, part in value.items()} if isinstance(value, dict) else value
-
-
-def _features(split: Split, indices: np.ndarray, device: torch.device) -> Features | None:
-    if not split.has("widths"):
-        return None
-    rows, widths = split.features(indices)
-    return Features(tensor(rows, device), tensor(np.cumsum(widths) - widths.ravel(), device))

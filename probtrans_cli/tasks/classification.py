@@ -33,28 +33,26 @@ from probtrans_cli.tasks.base import (
     confusions,
     doubt_comment,
     doubt_of,
-    doubt_text,
     with_probability,
     without_some_words,
 )
 from probtrans_cli.tasks.batch import UNLEARNED, Batch
+
+POOLED = "the pooled first word"  # what stands for a text, in words
 
 
 class SentenceClassification(Task):
     """Loss: mean cross entropy over sentences. Score: accuracy."""
 
     answers = Answers(kind="class", scores="sentence", abstains=True)
-    column = LABEL
+    column, texts = LABEL, "labels of texts"
     layer: type[SentenceOutput] = SentenceOutput
     section: Classification
 
     def __init__(self, section: Classification, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
         self.names = list(labels[self.column])
-
-    @property
-    def outputs(self) -> int:
-        return len(self.names)
+        self.outputs, self.columns = len(self.names), {self.column: UNLEARNED}
 
     def output(self, encoder: Encoder) -> SentenceOutput:
         """Make a linear layer on what the recipe says, or on the root where there is one, else on `<cls>`."""
@@ -65,11 +63,10 @@ class SentenceClassification(Task):
         return self.layer(width, self.outputs, sentence=represents)
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        return {OUTPUT: OutputRows(f"labels of texts by {what_reads(network)}", tuple(self.names))}
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        return {self.column: UNLEARNED}
+        names = {"root": "the root", "cls": "the first word", "mean": "the mean of the words"}
+        pooled = network.sentence == "cls" and network.encoder.facts.has_pooler
+        reader = POOLED if pooled else names[network.sentence or "cls"]
+        return {OUTPUT: OutputRows(f"{self.texts} by {reader}", tuple(self.names))}
 
     def training(self, batch: Batch) -> Batch:
         return without_some_words(batch, self.section.word_dropout, self.vocabulary)
@@ -135,19 +132,9 @@ class SentenceClassification(Task):
         if "label_entropy" in prediction:
             information = prediction.get("label_mutual_information")
             comments |= doubt_comment([prediction["label_entropy"]], None if information is None else [information])
-            title = f", {doubt_text(prediction['label_entropy'])}"
+            title = f", H {prediction['label_entropy']:.2f}"
         return Places(comments=comments, title=with_probability(label, chance if probability else None) + title)
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
         out = prediction["label_probability"] < least
         return {**prediction, **({"label": ABSTAINED} if out else {})}, [out]
-
-
-POOLED = "the pooled first word"
-
-
-def what_reads(network: Network) -> str:
-    """What stands for a text, in words."""
-    if network.sentence == "cls" and network.encoder.facts.has_pooler:
-        return POOLED
-    return {"root": "the root", "cls": "the first word", "mean": "the mean of the words"}[network.sentence or "cls"]

@@ -11,18 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Readout, Wants
-from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, OutputLayer, TiedLinear, TiedMean
+from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedLinear, TiedMean, WordLayer
 from probtrans_cli.recipe.task import LanguageModel
-from probtrans_cli.tasks.base import OUTPUT, Answers, Counts, OutputRows, Places, Prediction, Questions, Task, Term
+from probtrans_cli.tasks.base import Answers, Counts, Places, Prediction
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.mlm import Sampler, cross_entropy, perplexity, start_at_frequencies
+from probtrans_cli.tasks.mlm import PredictedWords, perplexity
 
 
-class CausalLanguageModelling(Task):
+class CausalLanguageModelling(PredictedWords):
     """Loss: mean cross entropy of words. Score: perplexity."""
 
     answers = Answers(kind="surprisal", alternatives=False)
@@ -30,38 +28,23 @@ class CausalLanguageModelling(Task):
 
     def __init__(self, section: LanguageModel, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
-        self.sampler = Sampler(section.sampled, vocabulary)
         self._unscored = sorted({*vocabulary.specials} - {vocabulary.UNKNOWN})
         rules = {"unscored": self._unscored, "score_first": section.score_first}
         self.answers = replace(self.answers, rules=rules)
 
-    @property
-    def outputs(self) -> int:
-        return self.vocabulary.size
-
-    def output(self, encoder: Encoder) -> OutputLayer:
-        words: Any = self._words(encoder)
-        if self.section.start_at_frequencies == "fixed":
-            words.bias.requires_grad_(False)
-        output: OutputLayer = words
-        return output
-
-    def _words(self, encoder: Encoder) -> OutputLayer:
-        never = (self.vocabulary.PAD, self.vocabulary.MASK)
-        if encoder.facts.has_head_variables and self.section.readout == "mean-field":
+    def output(self, encoder: Encoder) -> WordLayer:
+        section, size, never = self.section, self.vocabulary.size, (self.vocabulary.PAD, self.vocabulary.MASK)
+        if encoder.facts.has_head_variables and section.readout == "mean-field":
             assert encoder.latent_mean is not None, "it has latent variables"
             gains = encoder.facts.width if encoder.facts.has_gains else 0
-            return TiedMean(self.vocabulary.size, encoder.latent_mean, gains=gains, never=never)
-        if not self.section.word_bias:
-            return TiedLinear(self.vocabulary.size, never=never, bias=False, scale=encoder.logit_scale)
-        return WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.tied)
-
-    def start(self, network: Network, split: Split) -> None:
-        if self.section.start_at_frequencies:
-            start_at_frequencies(network.words, split, self.vocabulary)
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        return {OUTPUT: OutputRows(f"words by {'their vectors' if network.tied else 'a linear layer'}")}
+            words: WordLayer = TiedMean(size, encoder.latent_mean, gains=gains, never=never)
+        elif not section.word_bias:
+            words = TiedLinear(size, never=never, bias=False, scale=encoder.logit_scale)
+        else:
+            words = WORD_OUTPUTS[section.output](encoder, size, never, tied=section.tied)
+        if section.start_at_frequencies == "fixed":
+            words.bias.requires_grad_(False)
+        return words
 
     def _scored(self, batch: Batch) -> Tensor:
         scored = batch.mask
@@ -83,18 +66,6 @@ class CausalLanguageModelling(Task):
     def wants(self, batch: Batch) -> Wants:
         scored = self._scored(batch) if batch.scored is None else batch.scored
         return Wants(tokens=scored, readout=self.readout, candidates=batch.candidates)
-
-    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        assert batch.scored is not None, "the batch is one of training or evaluation"
-        return {"loss": batch.scored.sum()}
-
-    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        total = cross_entropy(outputs, batch, batch.picked(batch.ids))
-        return {"loss": Term(total, self.counts(batch)["loss"])}
-
-    def questions(self, batch: Batch) -> Questions:
-        assert batch.scored is not None, "the batch is one of evaluation"
-        return Questions("words", batch.ids[batch.scored], batch.scored.nonzero()[:, 0])
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Loss and number of words, and over texts the sums of squares from which the standard error follows."""

@@ -57,15 +57,12 @@ class Masks:
     def draw(self, batch: Batch) -> Float[Tensor, "k b n"]:
         """Uniform numbers for a batch of training: fresh ones, or, of masks that are kept, its own."""
         if not self.section.dynamic:
-            return self._of_batch(batch, None)
+            return self.evaluation(batch, None)
         return torch.rand(self.numbers, *batch.ids.shape).to(batch.ids.device)
 
-    def evaluation(self, batch: Batch, draw: int) -> Float[Tensor, "k b n"]:
-        """Uniform numbers for a batch of an evaluation: a function of corpus and ``draw``, not of batches."""
-        return self._of_batch(batch, draw)
-
-    def _of_batch(self, batch: Batch, draw: int | None) -> Float[Tensor, "k b n"]:
-        """Its part of the numbers of the whole split, of which the latest are kept; 1 where the batch is padded."""
+    def evaluation(self, batch: Batch, draw: int | None) -> Float[Tensor, "k b n"]:
+        """Uniform numbers for a batch of an evaluation, or (None) of training with masks that are kept: its part of the
+        numbers of the whole split, of which the latest are kept; 1 where the batch is padded."""
         kept = self._kept.get(draw)
         if kept is None or kept[0] is not batch.split:
             if draw is not None:  # of evaluations one draw at a time
@@ -106,9 +103,6 @@ class Masks:
             ids, hidden, draw[-1], mask=section.mask, random=section.random, symbol=self.vocabulary.MASK,
             ordinary=self.ordinary.to(ids.device),
         )  # fmt: skip
-
-    def scored(self, ids: Tensor, hidden: Tensor) -> Bool[Tensor, "b n"]:
-        return hidden if self.section.loss_positions == "masked" else ids != self.vocabulary.PAD
 
 
 def nothing_hidden() -> NothingToScoreError:

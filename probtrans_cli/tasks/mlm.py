@@ -22,7 +22,7 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, PairOutput, TiedMean, TiedOutput, WordLayer
-from probtrans_cli.recipe.task import Classification, WordPrediction
+from probtrans_cli.recipe.task import Classification, LanguageModel, WordPrediction
 from probtrans_cli.recipe.task import Pretraining as Section
 from probtrans_cli.tasks.base import (
     DOUBT,
@@ -39,7 +39,7 @@ from probtrans_cli.tasks.base import (
     with_probability,
 )
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.classification import SentenceClassification, what_reads
+from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.masking import Masks, nothing_hidden
 from probtrans_cli.tasks.parts import Part, Parts
 
@@ -49,7 +49,51 @@ IDS = "ids"  # the gold column of the tokens that were hidden
 MOST_PROBABLE = 5  # words of a prediction
 
 
-class MaskedLanguageModelling(Task):
+class PredictedWords(Task):
+    """Words of the vocabulary are predicted, at the tokens that are scored: hidden ones, or those of the batch."""
+
+    section: WordPrediction | LanguageModel
+
+    def __init__(
+        self,
+        section: WordPrediction | LanguageModel,
+        vocabulary: Vocabulary,
+        labels: Mapping[str, Sequence[str]],
+    ) -> None:
+        super().__init__(section, vocabulary, labels)
+        self.outputs, self.sampler = vocabulary.size, Sampler(section.sampled, vocabulary)
+
+    @torch.no_grad()
+    def start(self, network: Network, split: Split) -> None:
+        """Where the recipe says so, let the biases of words begin at the frequencies of those that can be hidden,
+        ``β_w = log (f(w) + 1) / Σ``."""
+        wanted, words = self.section.start_at_frequencies, network.words
+        if isinstance(words, TiedOutput | TiedMean) if wanted is None else wanted:
+            counts = frequencies(split, self.vocabulary)
+            bias: Any = words.bias
+            bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
+
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        if isinstance(network.words, BertWordOutput):
+            return {BERT_WORDS: OutputRows("words in BERT's form")}
+        return {OUTPUT: OutputRows(f"words by {'their vectors' if network.tied else 'a linear layer'}")}
+
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        assert batch.scored is not None, "the batch is one of training or evaluation"
+        return {"loss": batch.scored.sum()}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The cross entropy at the tokens that are scored."""
+        total = cross_entropy(outputs, batch, batch.picked(batch.gold.get(IDS, batch.ids)))
+        return {"loss": Term(total, self.counts(batch)["loss"])}
+
+    def questions(self, batch: Batch) -> Questions:
+        assert batch.scored is not None, "the batch is one of evaluation"
+        gold = batch.gold.get(IDS, batch.ids)
+        return Questions("words", gold[batch.scored], batch.scored.nonzero()[:, 0])
+
+
+class MaskedLanguageModelling(PredictedWords):
     """Loss: mean cross entropy over hidden words. Score: perplexity, of all fixed mask draws together."""
 
     answers = Answers(
@@ -62,11 +106,6 @@ class MaskedLanguageModelling(Task):
     def __init__(self, section: WordPrediction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
         self.masks, self.draws = Masks(section.mlm, vocabulary), section.eval_masks
-        self.sampler = Sampler(section.sampled, vocabulary)
-
-    @property
-    def outputs(self) -> int:
-        return self.vocabulary.size
 
     def output(self, encoder: Encoder) -> WordLayer:
         """Make the output layer that the recipe asks for: linear, the unary scores, or BERT's own. Of the first two
@@ -74,24 +113,13 @@ class MaskedLanguageModelling(Task):
         never = (self.vocabulary.PAD, self.vocabulary.MASK)
         return WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.tied)
 
-    def start(self, network: Network, split: Split) -> None:
-        """Where the recipe says so, let every word's bias begin at the logarithm of its frequency."""
-        wanted = self.section.start_at_frequencies
-        if isinstance(network.words, TiedOutput | TiedMean) if wanted is None else wanted:
-            start_at_frequencies(network.words, split, self.vocabulary)
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        if isinstance(network.words, BertWordOutput):
-            return {BERT_WORDS: OutputRows("words in BERT's form")}
-        return {OUTPUT: OutputRows(f"words by {'their vectors' if network.tied else 'a linear layer'}")}
-
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def training(self, batch: Batch) -> Batch:
         """Some tokens are hidden by masks drawn afresh, or kept; scored are those, or all."""
         draw = self.masks.draw(batch)
         hidden = self.masks.hidden(batch, draw)
-        scored = self.masks.scored(batch.ids, hidden)
+        scored = hidden if self.section.mlm.loss_positions == "masked" else batch.ids != self.vocabulary.PAD
         return self.sampler.sampled(self._shown(batch, hidden, draw, scored), batch.ids[scored])
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
@@ -111,19 +139,6 @@ class MaskedLanguageModelling(Task):
         tokens = batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored
         return Wants(tokens=tokens, candidates=batch.candidates)
 
-    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        assert batch.scored is not None, "masks were drawn"
-        return {"loss": batch.scored.sum()}
-
-    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        """The cross entropy at the tokens that are scored."""
-        total = cross_entropy(outputs, batch, batch.picked(batch.gold[IDS]))
-        return {"loss": Term(total, self.counts(batch)["loss"])}
-
-    def questions(self, batch: Batch) -> Questions:
-        assert batch.scored is not None, "masks were drawn"
-        return Questions("words", batch.gold[IDS][batch.scored], batch.scored.nonzero()[:, 0])
-
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         loss = self.terms(outputs, batch)["loss"]
         return Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
@@ -131,7 +146,10 @@ class MaskedLanguageModelling(Task):
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
         del final
-        sums = sums_of(counts)
+        draws = sorted({draw for _, draw in counts})
+        sums = np.array([[counts[name, draw] for name in ("loss", "words")] for draw in draws])
+        if not draws or sums[:, 1].sum() == 0:
+            raise nothing_hidden()
         total, number = sums.sum(0)
         return {**perplexities(sums), "loss": float(total / number)}
 
@@ -209,13 +227,6 @@ def cross_entropy(outputs: Outputs, batch: Batch, gold: Int[Tensor, " m"]) -> Fl
     return functional.cross_entropy(scores, gold, reduction="sum")
 
 
-@torch.no_grad()
-def start_at_frequencies(output: Any, split: Split, vocabulary: Vocabulary) -> None:
-    """Let the biases of words begin at the frequencies of those that can be hidden, ``β_w = log (f(w) + 1) / Σ``."""
-    counts = frequencies(split, vocabulary)
-    output.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
-
-
 def frequencies(split: Split, vocabulary: Vocabulary) -> np.ndarray:
     """Return how often each entry of the vocabulary occurs in a split, special ones not counted, and 1 more."""
     counts = np.zeros(vocabulary.size)
@@ -225,24 +236,11 @@ def frequencies(split: Split, vocabulary: Vocabulary) -> np.ndarray:
     return counts + 1.0
 
 
-def sums_of(counts: Counts) -> np.ndarray:
-    """Return the summed loss and the number of hidden words of every mask draw, ``[masks, 2]``.
-
-    Raises:
-        NothingToScoreError: no word was hidden in any.
-    """
-    draws = sorted({draw for _, draw in counts})
-    sums = np.array([[counts[name, draw] for name in ("loss", "words")] for draw in draws])
-    if not draws or sums[:, 1].sum() == 0:
-        raise nothing_hidden()
-    return sums
-
-
 def perplexities(sums: np.ndarray) -> dict[str, float]:
     """``perplexity``, of the pooled loss of all mask draws, and where there are several the standard error of their own
     perplexities and their number.
 
-    ``sums [masks, 2]``: see :func:`sums_of`.
+    ``sums [masks, 2]``: of every draw the summed loss and the number of hidden words.
     """
     total, count = sums.sum(0)
     scores = {"perplexity": perplexity(float(total / count))}
@@ -277,11 +275,8 @@ class HiddenWords(MaskedLanguageModelling):
 class Pairs(SentenceClassification):
     """What the second of two texts is to the first."""
 
-    column = PAIR
+    column, texts = PAIR, "pairs of texts"
     layer = PairOutput
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        return {OUTPUT: OutputRows(f"pairs of texts by {what_reads(network)}", tuple(self.names))}
 
 
 class Pretraining(Parts):

@@ -81,14 +81,11 @@ class Arcs(Task):
         self._relation_of_label = torch.tensor([self.relations.index(name) for name in names] or [0])
         self.tree = section.heads == "tree"
         self.layer: ArcOutput | None = None
-        self.temperature = 1.0
-
-    @property
-    def outputs(self) -> int:
-        return len(self.relations)
+        self.outputs = len(self.relations)
+        self.columns = dict.fromkeys((_PARENTS, section.relation_column), PADDING)
 
     def output(self, encoder: Encoder) -> ArcOutput:
-        section, number = self.section, len(self.relations)
+        section, number = self.section, self.outputs
         if section.output == "biaffine":
             sizes = {"arc_size": section.arc_size, "relation_size": section.relation_size}
             self.layer = BiaffineOutput(encoder.facts.width, number, dropout=section.dropout, **sizes)
@@ -115,10 +112,6 @@ class Arcs(Task):
         if self.section.decode != "auto":
             return self.section.decode
         return "eisner" if self.layer is not None and bool(self.layer.projective) else "mst"
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        return dict.fromkeys((_PARENTS, self.section.relation_column), PADDING)
 
     def training(self, batch: Batch) -> Batch:
         return without_some_words(batch, self.section.word_dropout, self.vocabulary)
@@ -177,9 +170,6 @@ class Arcs(Task):
             "relations": Choices(relations, gold_relations, relations.argmax(-1), of_words.nonzero()[:, 0]),
         }
 
-    def temper_arcs(self, temperature: float) -> None:
-        self.temperature = temperature
-
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``heads`` (0 = the root) and ``relations`` of the words; each with its probability, that of a relation given
         its head; with ``top`` also ``head_alternatives`` of each word, each with its most probable relation; where the
@@ -236,7 +226,7 @@ class Arcs(Task):
 
     def _tempered(self, logs: Tensor) -> Tensor:
         """The probabilities of heads at the temperature of arcs; zero on padding."""
-        return logs.exp() if self.temperature == 1.0 else (logs / self.temperature).softmax(-1).nan_to_num()
+        return logs.exp() if self.arc_temperature == 1.0 else (logs / self.arc_temperature).softmax(-1).nan_to_num()
 
     def trees(self, outputs: Outputs, batch: Batch) -> Trees:
         scores, logs, of_tree = self._of_heads(outputs, batch)
@@ -265,6 +255,7 @@ class Tags(WordTagging):
     """A column of tags beside arcs: scores are wanted of all words, also of those without a tag."""
 
     by_features = False  # whether a tag is scored by its features
+    training = Task.training
 
     def output(self, encoder: Encoder) -> OutputLayer:
         return FeatureOutput(encoder.facts.width, self.names) if self.by_features else super().output(encoder)
@@ -274,9 +265,6 @@ class Tags(WordTagging):
             return super().output_rows(network)
         values = FeatureOutput(1, self.names).values
         return {OUTPUT: OutputRows("features of words", tuple(values), labels=tuple(self.names))}
-
-    def training(self, batch: Batch) -> Batch:
-        return batch
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         return super().measure(outputs, batch) if self.column in batch.gold else Counts()
@@ -300,7 +288,9 @@ class Tags(WordTagging):
 
 
 class WordsBeside(MaskedLanguageModelling):
-    """Hidden words of sentences without labels; no word of the others is hidden."""
+    """Hidden words of sentences without labels; no word of the others is hidden, and none in an evaluation."""
+
+    evaluation = Task.evaluation
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__(MaskedLanguageModel(kind="mlm", output="tied"), vocabulary, {})
@@ -316,9 +306,6 @@ class WordsBeside(MaskedLanguageModelling):
 
     def training(self, batch: Batch) -> Batch:
         return batch if _has_labels(batch.split, int(batch.indices[0])) else super().training(batch)
-
-    def evaluation(self, batch: Batch, number: int) -> Batch:
-        return replace(batch, number=number)
 
     def wants(self, batch: Batch) -> Wants:
         return Wants() if batch.scored is None else super().wants(batch)
@@ -353,7 +340,7 @@ class Parsing(Parts):
     def answers(self) -> Answers:  # type: ignore[override]
         """What is decided by the training, as how trees are found, is there behind it."""
         arcs = self.arcs
-        rules = {"relations": arcs.relations, "decode": arcs.decoder, "arc_temperature": arcs.temperature}
+        rules = {"relations": arcs.relations, "decode": arcs.decoder, "arc_temperature": arcs.arc_temperature}
         return replace(arcs.answers, rules=rules)
 
     def wants(self, batch: Batch) -> Wants:

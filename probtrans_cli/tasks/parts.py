@@ -50,9 +50,6 @@ class Part:
     scores: Mapping[str, str] | None = None
     answers: Mapping[str, str] | None = None
 
-    def renamed(self, prediction: Prediction) -> Prediction:
-        return _renamed(prediction, self.answers)
-
     def restored(self, prediction: Prediction) -> Prediction:
         return _renamed(prediction, None if self.answers is None else {new: old for old, new in self.answers.items()})
 
@@ -74,10 +71,8 @@ class Parts(Task):
         self.parts, self.all_parts = dict(parts), {**parts, **beside}
         self.tasks = {name: part.task for name, part in self.all_parts.items()}
         self.draws = next((task.draws for task in self.tasks.values() if task.draws is not None), None)
-
-    @property
-    def outputs(self) -> int:
-        return next(iter(self.tasks.values())).outputs
+        self.outputs = next(iter(self.tasks.values())).outputs
+        self.columns = {name: fill for task in self.tasks.values() for name, fill in task.columns.items()}
 
     def output(self, encoder: Encoder) -> SeveralOutputs:
         return SeveralOutputs(
@@ -99,10 +94,6 @@ class Parts(Task):
             task.start(network, split)
 
     # --- batches ------------------------------------------------------------------------------------------------------
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        return {name: fill for task in self.tasks.values() for name, fill in task.columns.items()}
 
     def training(self, batch: Batch) -> Batch:
         """Let the parts change the batch in turn. Where several choose the words that are scored, all words are."""
@@ -211,7 +202,8 @@ class Parts(Task):
         for name, part in self.parts.items():
             of_part = part.task.predict(self.outputs_of(name, outputs), batch, top)
             predictions = [
-                {**joined, **part.renamed(prediction)} for joined, prediction in zip(predictions, of_part, strict=True)
+                {**joined, **_renamed(prediction, part.answers)}
+                for joined, prediction in zip(predictions, of_part, strict=True)
             ]
         return predictions
 
@@ -221,14 +213,15 @@ class Parts(Task):
 
     def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
         for part in self.parts.values():
-            prediction = {**prediction, **part.renamed(part.task.located(part.restored(prediction), sentence))}
+            own = part.task.located(part.restored(prediction), sentence)
+            prediction = {**prediction, **_renamed(own, part.answers)}
         return prediction
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
         left_out: list[bool] = []
         for part in self.parts.values():
             rest, out = part.task.abstained(part.restored(prediction), least)
-            prediction, left_out = {**prediction, **part.renamed(rest)}, left_out + out
+            prediction, left_out = {**prediction, **_renamed(rest, part.answers)}, left_out + out
         return prediction, left_out
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:

@@ -51,11 +51,8 @@ class SemanticOutput(OutputLayer, nn.Module):
         self.child = nn.Linear(width, width, bias=False) if attention else None
         self.parent = nn.Linear(width, width, bias=False) if attention else None
         self.none = nn.Parameter(torch.zeros(width)) if attention else None
-
-    @property
-    def has_moments(self) -> bool:  # type: ignore[override]
-        """Not by attention, where a parent's score is a product of two uncertain vectors, nor of words alone."""
-        return self.child is None and self.of_words is None
+        # Not by attention, where a parent's score is a product of two uncertain vectors, nor of words alone.
+        self.has_moments = not attention and self.of_words is None
 
     def read(self, view: View) -> Mapping[str, Values]:
         """``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
@@ -89,16 +86,14 @@ class SemanticLabels(Task):
         self.attention = section.parent == "attention"
         self.names = {name: ["" if label == NONE else label for label in labels[name]] for name in section.learned}
         self.cases = list(labels[_CASE])
+        self.outputs = sum(map(len, self.names.values()))
+        self.columns = {**dict.fromkeys(self.names, PADDING), "parents": PADDING, _CASE: UNLEARNED}
         of_sentences = section.decode == "sentence"
         self.frames = ["" if label == NONE else label for label in labels["frame"]] if of_sentences else None
         self.decoder = None if self.frames is None else WholeSentences(self.frames, self.names)
         # An export reads these: the labels of each column, how parents are learned, and labels of whole sentences.
         rules = {"columns": self.names, "parent": section.parent, "frames": self.frames}
         self.answers = replace(self.answers, rules=rules)
-
-    @property
-    def outputs(self) -> int:
-        return sum(map(len, self.names.values()))
 
     def output(self, encoder: Encoder) -> SemanticOutput:
         """All labels by one product, and once more of what the word alone tells."""
@@ -113,10 +108,6 @@ class SemanticLabels(Task):
         alone = f", {kinds} by the words alone" if kinds else ""
         return {OUTPUT: OutputRows(f"labels of COGS{alone}", names)}
 
-    @property
-    def columns(self) -> Mapping[str, int]:
-        return {**dict.fromkeys(self.names, PADDING), "parents": PADDING, _CASE: UNLEARNED}
-
     def _scores(self, outputs: Outputs) -> dict[str, Tensor]:
         together = torch.split(outputs.scores["words"].float(), [*map(len, self.names.values())], dim=-1)
         scores = dict(zip(self.names, together, strict=True))
@@ -127,7 +118,8 @@ class SemanticLabels(Task):
         return gold | ({"parents": batch.picked(batch.gold["parents"]) + 1} if self.attention else {})
 
     def _best(self, scores: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-        """Label ids ``[m]`` of every column; what is known to be a preposition, and nothing else, has its role."""
+        """Label ids ``[m]`` of every column: the best of every word, where what is known to be a preposition, and
+        nothing else, has its role; or the best of whole sentences, but for one that has none, or is one word."""
         best = {name: of_words.argmax(-1) for name, of_words in scores.items()}
         if "kind" in best and _PREPOSITION in self.names["kind"]:
             kind, role = (self.names[name].index(_PREPOSITION) for name in ("kind", "role"))
@@ -135,21 +127,18 @@ class SemanticLabels(Task):
                 scores["role"].index_fill(-1, torch.tensor(role, device=best["role"].device), -torch.inf).argmax(-1)
             )
             best["role"] = torch.where(best["kind"] == kind, role, without_role)
-        return best if self.decoder is None else self._of_sentences(self.decoder, best, scores, batch)
-
-    def _of_sentences(
-        self, decoder: WholeSentences, best: dict[str, Tensor], scores: Mapping[str, Tensor], batch: Batch
-    ) -> dict[str, Tensor]:
-        """The best labels of whole sentences; those of the words where a sentence has none, or is one word."""
+        if self.decoder is None:
+            return best
         logs = {name: scores[name].log_softmax(-1).cpu().numpy() for name in COLUMNS}
         kinds = [self.names["kind"][id] for id in best["kind"].tolist()]
         labels_of_words = {name: best[name].tolist() for name in COLUMNS}
         ends = np.cumsum(batch.words.sum(1).cpu().numpy()).tolist()
         for start, end in zip([0, *ends], ends, strict=False):
             if end - start > 1:
-                labels = decoder.find(kinds[start:end], {name: of_words[start:end] for name, of_words in logs.items()})
-                for name, of_words in (labels or {}).items():
-                    labels_of_words[name][start:end] = of_words
+                of_sentence = {name: of_words[start:end] for name, of_words in logs.items()}
+                labels = self.decoder.find(kinds[start:end], of_sentence) or {}
+                for name, ids in labels.items():
+                    labels_of_words[name][start:end] = ids
         return best | {
             name: torch.tensor(of_words, device=best[name].device) for name, of_words in labels_of_words.items()
         }
@@ -187,8 +176,11 @@ class SemanticLabels(Task):
         for case, value in zip(cases, of_sentences[0].tolist(), strict=True):
             name = self.cases[case] if case >= 0 else "other"
             counts.add({("case", name): 1, ("right case", name): value})
-        ids = np.split(best.cpu().numpy(), ends[:-1], axis=1)
-        counts.add(self._forms(batch, [dict(zip(gold, labels, strict=True)) for labels in ids]))
+        for index, ids in zip(batch.indices.tolist(), np.split(best.cpu().numpy(), ends[:-1], axis=1), strict=True):
+            if batch.split.has("form") and (form := batch.split.text("form", index)):
+                words = batch.split.text("spelling", index).split(" ")
+                rebuilt = logical_form(words, self._analysis(dict(zip(gold, ids, strict=True))))
+                counts.add({"forms": 1, "right forms": rebuilt == form})
         return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
@@ -227,17 +219,6 @@ class SemanticLabels(Task):
         del probability
         form = prediction["logical_form"]
         return Places() if form is None else Places(comments={"logical_form": form})
-
-    def _forms(self, batch: Batch, labels: list[dict[str, np.ndarray]]) -> dict[str, int]:
-        counts = {"forms": 0, "right forms": 0}
-        if not batch.split.has("form"):
-            return counts
-        for index, ids in zip(batch.indices.tolist(), labels, strict=True):
-            if form := batch.split.text("form", index):
-                words = batch.split.text("spelling", index).split(" ")
-                counts["forms"] += 1
-                counts["right forms"] += logical_form(words, self._analysis(ids)) == form
-        return counts
 
     def _analysis(self, ids: dict[str, np.ndarray]) -> GraphLabels:
         texts = {name: [names[id] for id in ids[name]] for name, names in self.names.items()}

@@ -46,7 +46,6 @@ from probtrans_cli.tasks.base import (
     confusions,
     doubt_comment,
     doubt_of,
-    doubt_text,
     with_probability,
     without_some_words,
 )
@@ -69,14 +68,7 @@ class WordTagging(Task):
         super().__init__(section, vocabulary, labels)
         (self.column,) = section.learned
         self.names = list(labels[self.column])
-
-    @property
-    def outputs(self) -> int:
-        return len(self.names)
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        return {self.column: PADDING}
+        self.outputs, self.columns = len(self.names), {self.column: PADDING}
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         del network
@@ -111,8 +103,7 @@ class WordTagging(Task):
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Right tags and words, those of known and of unknown words apart; which tag was given for which."""
-        ids = self.tag_ids(outputs, batch)
-        counts, right = self._measured(outputs, batch, ids)
+        counts, ids, right = self._measured(outputs, batch)
         counts.add(confusions(batch.gold[self.column][batch.words], ids, self.names))
         unknown = batch.frequency[batch.words] == 0
         for name, where in (("known", ~unknown), ("unknown", unknown)):
@@ -123,14 +114,15 @@ class WordTagging(Task):
         del batch
         return outputs.scores["words"].float().argmax(-1)
 
-    def _measured(self, outputs: Outputs, batch: Batch, ids: Tensor) -> tuple[Counts, Tensor]:
+    def _measured(self, outputs: Outputs, batch: Batch) -> tuple[Counts, Tensor, Tensor]:
+        ids = self.tag_ids(outputs, batch)
         scores, gold = outputs.scores["words"].float(), batch.gold[self.column][batch.words]
         loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNLEARNED)
         right = ids == gold
         counts = Counts(loss=float(loss), labelled=int((gold >= 0).sum()))
         of_sentences = batch.words.masked_scatter(batch.words, right).sum(1)
         counts.add(moments("accuracy", of_sentences.cpu().numpy(), batch.words.sum(1).cpu().numpy()))
-        return counts, right
+        return counts, ids, right
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``accuracy``, ``accuracy_known``, ``accuracy_unknown`` (words not in train), ``loss``, ``unknown_rate``;
@@ -168,27 +160,22 @@ class WordTagging(Task):
         of_file = self.column in COLUMNS_OF_TAGS
         misc = {} if of_file else {"Tag": tags}
         shown = chances if probability else [None] * len(tags)
+        doubts = prediction.get("tag_entropy", [None] * len(tags))
+        notes = []
+        for tag, chance, entropy in zip(tags, shown, doubts, strict=True):
+            *first, last = tag.split("|") if self.column == "feats" else [tag]
+            notes.append([*first, with_probability(last, chance), *([] if entropy is None else [f"H {entropy:.2f}"])])
         return Places(
             columns={self.column: tags} if of_file else {},
             misc=misc | tag_probabilities(prediction, probability),
             comments=tag_comments(prediction, probability, self.column if of_file else "Tag"),
-            notes=[
-                [*_lines(tag, chance, self.column), *([] if entropy is None else [doubt_text(entropy)])]
-                for tag, chance, entropy in zip(
-                    tags, shown, prediction.get("tag_entropy", [None] * len(tags)), strict=True
-                )
-            ],
+            notes=notes,
         )
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
         left_out = [chance < least for chance in prediction["tag_probability"]]
         tags = [ABSTAINED if out else tag for tag, out in zip(prediction["tags"], left_out, strict=True)]
         return {**prediction, "tags": tags}, left_out
-
-
-def _lines(tag: str, chance: float | None, column: str) -> list[str]:
-    *first, last = tag.split("|") if column == "feats" else [tag]
-    return [*first, with_probability(last, chance)]
 
 
 def tag_probabilities(prediction: Prediction, probability: bool) -> dict[str, list[str]]:
@@ -234,8 +221,7 @@ class NamedEntities(WordTagging):
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Entities by type, in every reading, as only all tags of the corpus show its scheme; right tags."""
-        ids = self.tag_ids(outputs, batch)
-        counts, right = self._measured(outputs, batch, ids)
+        counts, ids, right = self._measured(outputs, batch)
         counts["right"], counts["words"] = int(right.sum()), len(right)
         # Not from their ids: entities of types that the training file does not have are to be found as well.
         gold = [batch.split.text("form", int(index)).split(TAG_END) for index in batch.indices]
@@ -252,10 +238,14 @@ class NamedEntities(WordTagging):
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``f1``, ``precision``, ``recall`` of entities, ``f1_strict`` of those that are read strictly, ``accuracy`` of
         tags, ``loss``; finally also F1 by type, ``f1_interval``, and ``types``, all scores and counts of each."""
-        entities = _of_reading(counts, None)
+        readings: dict[Any, dict[Any, float]] = {}
+        for key, value in counts.items():
+            if isinstance(key, tuple):
+                readings.setdefault(key[0], {})[key[1:]] = value
+        entities = readings.get(None, {})
         result: dict[str, Any] = dict(scores_of(entities))
         of_type = {name: result.pop(name) for name in list(result) if name.startswith("f1_")}
-        strict = scores_of(_of_reading(counts, SCHEMES[counts["ending"] > 0]))["f1"]
+        strict = scores_of(readings.get(SCHEMES[counts["ending"] > 0], {}))["f1"]
         accuracy = counts["right"] / max(counts["words"], 1)
         scores = result | (of_type if final else {}) | {"f1_strict": strict}
         scores |= {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
@@ -291,10 +281,6 @@ class NamedEntities(WordTagging):
         rest, left_out = super().abstained(prediction, least)
         entities = [entity for entity in prediction["entities"] if not any(left_out[slice(*entity["words"])])]
         return {**rest, "entities": entities}, left_out
-
-
-def _of_reading(counts: Counts, reading: Scheme | None) -> dict[Any, float]:
-    return {key[1:]: value for key, value in counts.items() if isinstance(key, tuple) and key[0] == reading}
 
 
 def _ending(tags: Iterable[str]) -> bool:

@@ -44,23 +44,17 @@ class _Frame(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """A frame that a word may have; ``parent``: the word that it means, -1 = none."""
+    """A frame that a word may have; ``parent``: the word that it means, -1 = none; ``labels``: ids, by column."""
 
     word: int
     frame: _Frame
     parent: int
     score: float
+    labels: Mapping[str, int]
 
     @property
     def is_main(self) -> bool:
         return self.frame.kind == _VERB and not self.frame.role
-
-    @property
-    def span(self) -> tuple[int, int] | None:
-        """From one end of the arc to the other; None = there is none."""
-        if self.parent < 0:
-            return (-1, self.word) if self.is_main else None
-        return min(self.word, self.parent), max(self.word, self.parent)
 
 
 class WholeSentences:
@@ -93,8 +87,9 @@ class WholeSentences:
             for frame in self.frames.get(kind, ()):
                 parent = parent_by_category(frame.parent, i, places)
                 if parent is not None:
-                    score = sum(float(scores[column][i, id]) for column, id in self._labels(frame).items())
-                    of_word.append(_Choice(i, frame, parent, score))
+                    labels = {column: self.ids[column][name] for column, name in zip(COLUMNS, frame[1:], strict=True)}
+                    score = sum(float(scores[column][i, id]) for column, id in labels.items())
+                    of_word.append(_Choice(i, frame, parent, score, labels))
             if not of_word:
                 return None
             choices += of_word
@@ -102,11 +97,7 @@ class WholeSentences:
         chosen = best if keeps_the_rules(best, kinds) else _solved(choices, kinds)
         if chosen is None:
             return None
-        labels = [self._labels(choice.frame) for choice in chosen]
-        return {column: [of_word[column] for of_word in labels] for column in COLUMNS}
-
-    def _labels(self, frame: _Frame) -> dict[str, int]:
-        return {column: self.ids[column][label] for column, label in zip(COLUMNS, frame[1:], strict=True)}
+        return {column: [choice.labels[column] for choice in chosen] for column in COLUMNS}
 
 
 def keeps_the_rules(chosen: Sequence[_Choice], kinds: Sequence[str]) -> bool:
@@ -120,7 +111,12 @@ def keeps_the_rules(chosen: Sequence[_Choice], kinds: Sequence[str]) -> bool:
 
 
 def _crossing(chosen: Sequence[_Choice]) -> list[tuple[int, int]]:
-    spans = [(number, *choice.span) for number, choice in enumerate(chosen) if choice.span is not None]
+    spans: list[tuple[int, ...]] = []  # the number of each arc's choice, and its ends
+    for index, choice in enumerate(chosen):
+        if choice.parent >= 0:
+            spans.append((index, *sorted((choice.word, choice.parent))))
+        elif choice.is_main:
+            spans.append((index, -1, choice.word))
     number, start, end = np.array(spans, dtype=int).reshape(-1, 3).T
     inside = (start[:, None] < start) & (start < end[:, None]) & (end[:, None] < end)
     return [(int(number[left]), int(number[right])) for left, right in zip(*np.nonzero(inside), strict=True)]
