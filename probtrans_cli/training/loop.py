@@ -232,7 +232,8 @@ class Trainer:
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.network)
-        self.losses[self.recipe.train.accumulate == 1 and self.plan.is_raw(group[0])] = total / counts[main]
+        is_raw = self.recipe.train.accumulate == 1 and self.plan.raw is not None and bool(group[0][0] >= self.plan.raw)
+        self.losses[is_raw] = total / counts[main]
         state.step += 1
         state.batch += len(group)
         self.words += sum(int(self.train_split.lengths[indices].sum()) for indices in group)
@@ -326,8 +327,9 @@ class Trainer:
             state.finished = True
 
     def _finish(self, stop: StopRequest) -> dict[str, Any]:
-        """Choose on dev how trees are read and a temperature, score dev and the test sets once with the best weights,
-        store all of it with them, and draw a few trees.
+        """Choose on dev how trees are read, how answers are decided and a temperature, score dev and the test sets once
+        with the best weights, store all of it with them, and draw a few trees. Without any of these corpora, the scores
+        have the loss of the last update.
 
         The training is saved already: a request to stop is granted between two scores, and resuming begins here.
         """
@@ -335,20 +337,6 @@ class Trainer:
         verified = checkpoint.verify(best, training=True)
         verified.load_into(self.network, "model.safetensors")
         self.model.step = self.state.best_step
-        scores = self._final_scores(stop)
-        if self.ranks.first:
-            replaced = ("model.safetensors", checkpoint.SUMS)
-            rest: dict[str, str | bytes] = {n: file for n, file in verified.files.items() if n not in replaced}
-            checkpoint.store(best, rest | texts_of(self.model, scores), {"model.safetensors": weights_of(self.network)})
-            if self.recipe.scores_trees:
-                write_gallery(self.model, self.run / "trees")
-        return scores
-
-    def _final_scores(self, stop: StopRequest) -> dict[str, Any]:
-        """Choose on dev how trees are read, how answers are decided and a temperature; score dev and the test sets.
-
-        Without any of them, the scores have the loss of the last update. A signal to stop is heeded between two scores.
-        """
         model, dev = self.model, self.dev
         self.ranks.at("the final scores")
         if dev is not None and can_score_trees(model, dev):
@@ -364,6 +352,12 @@ class Trainer:
                 if self.recipe.scores_trees and can_score_trees(model, split):
                     scores[name] |= tree_scores(model, split, name, model.reading, baselines=True)
                 self._leave_if(stop)
+        if self.ranks.first:
+            replaced = ("model.safetensors", checkpoint.SUMS)
+            rest: dict[str, str | bytes] = {n: file for n, file in verified.files.items() if n not in replaced}
+            checkpoint.store(best, rest | texts_of(self.model, scores), {"model.safetensors": weights_of(self.network)})
+            if self.recipe.scores_trees:
+                write_gallery(self.model, self.run / "trees")
         return scores
 
     # --- saving and resuming ----------------------------------------------------------------------------------------

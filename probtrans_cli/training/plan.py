@@ -82,10 +82,6 @@ class Plan:
             epoch,
         )
 
-    def is_raw(self, batch: np.ndarray) -> bool:
-        """Return whether a batch is one of `data.raw`."""
-        return self.raw is not None and bool(batch[0] >= self.raw)
-
     def _planned(self, lengths: np.ndarray, epoch: int, bounds: np.ndarray | None) -> Sequence[np.ndarray]:
         section = self.section
         return plan(

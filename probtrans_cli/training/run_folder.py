@@ -110,7 +110,9 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
     if resume:
         if not occupied:
             console.log(f"nothing to resume in {run}: starting")
-        _check_same(recipe, run)
+        if (stored := run / "recipe.yaml").exists():
+            hint = f"resume it as it is: probtrans train {run} --resume; or start another run with --run DIR"
+            require_same(recipe, stored, hint)
         checkpoints.settle(run / "checkpoints")
     elif occupied:
         _set_aside(run)
@@ -208,12 +210,6 @@ def _put_back(run: Path) -> bool:
         path.rename(run / path.name)
     aside.rmdir()
     return True
-
-
-def _check_same(recipe: Recipe, run: Path) -> None:
-    if (path := run / "recipe.yaml").exists():
-        hint = f"resume it as it is: probtrans train {run} --resume; or start another run with --run DIR"
-        require_same(recipe, path, hint)
 
 
 def require_same(recipe: Recipe, path: Path, hint: str, *, but: Collection[str] = ()) -> None:

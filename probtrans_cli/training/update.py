@@ -223,19 +223,14 @@ def compile_encoder(encoder: Encoder) -> None:
     Arcs and moments are computed as before: a compiler to which whole numbers are symbols cannot tell which iterations
     are wanted.
     """
-    plain = encoder.forward
-    encoder.forward = states_by(torch.compile(plain, dynamic=True), plain)  # type: ignore[method-assign]
-
-
-def states_by(graph: Callable[..., Encoded], plain: Callable[..., Encoded]) -> Callable[..., Encoded]:
-    """Return an encoder's ``forward`` that computes states by a graph, and arcs and moments by the ``plain`` one."""
+    plain, graph = encoder.forward, torch.compile(encoder.forward, dynamic=True)
 
     def forward(words: Words, arcs: Iterations = False, at: Tensor | None = None) -> Encoded:
         if arcs or not isinstance(words.unary, Tensor):
             return plain(words, arcs, at)
         return graph(words, at=at)
 
-    return forward
+    encoder.forward = forward  # type: ignore[method-assign]
 
 
 @contextmanager
