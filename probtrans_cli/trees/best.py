@@ -61,11 +61,11 @@ def best_trees(scores: Float[np.ndarray, "n n+1"], count: int, method: Method) -
     The first is that of :func:`decode`. Trees with equal sums come in an order that depends on the scores alone. An arc
     with the score -inf is in no tree but the first.
     """
-    n = len(scores)
+    n, words = len(scores), np.arange(len(scores))
     table = np.concatenate([scores[:, n:], scores[:, :n]], axis=1)  # as heads are numbered
-    table[np.arange(n), np.arange(n) + 1] = -np.inf
+    table[words, words + 1] = -np.inf
     first = _decoded(table, [np.zeros(0, dtype=np.int64)], [()], method)[0]
-    queue = [_Region(-_score(table, first), 0, first[:0], (), first)]
+    queue = [_Region(-float(table[words, first].sum()), 0, first[:0], (), first)]
     result: list[np.ndarray] = []
     number, at_once = 1, max(1, CELLS_OF_A_PORTION // n**2)
     while queue and len(result) < count:
@@ -76,7 +76,7 @@ def best_trees(scores: Float[np.ndarray, "n n+1"], count: int, method: Method) -
                 regions.append(heappop(queue))
             trees = _decoded(table, [of.heads for of in regions], [of.banned for of in regions], method)
             for of, tree in zip(regions, trees, strict=True):
-                score = _score(table, tree)
+                score = float(table[words, tree].sum())
                 begins = np.array_equal(tree[: len(of.heads)], of.heads) and tree[len(of.heads)] not in of.banned
                 if begins and score > -np.inf:  # else there is no such tree
                     heappush(queue, of._replace(cost=-score, tree=tree))
@@ -90,10 +90,6 @@ def best_trees(scores: Float[np.ndarray, "n n+1"], count: int, method: Method) -
                 heappush(queue, _Region(-bound, number, region.tree[:word], banned, None))
                 number += 1
     return np.array(result, dtype=np.int64).reshape(-1, n)
-
-
-def _score(table: np.ndarray, heads: np.ndarray) -> float:
-    return float(table[np.arange(len(heads)), heads].sum())
 
 
 def _decoded(

@@ -112,27 +112,24 @@ def _scores(gold: Forest, hits: np.ndarray) -> dict[str, Counts]:
     counts = np.column_stack([hits, gold.lengths, arcs])
     groups = {"all": gold.lengths > 0, str(SHORT): (gold.lengths > 0) & (gold.lengths <= SHORT)}
     drawn = bootstrap_totals(np.concatenate([counts * group[:, None] for group in groups.values()], axis=1))
-    return {
-        name: _group(counts[group], part)
-        for (name, group), part in zip(groups.items(), np.split(drawn, len(groups), axis=1), strict=True)
-    }
-
-
-def _group(counts: np.ndarray, drawn: np.ndarray) -> Counts:
-    """Scores of ``counts [S, 5]`` (right words, right arcs, swapped arcs, words, arcs) and of draws ``[DRAWS, 5]``."""
-    right, directed, swapped, words, arcs = counts.sum(axis=0).tolist()
-    of_arcs = int((counts[:, 4] > 0).sum())
-    return {
-        "uas": right / words if words else None,
-        "uas_interval": bootstrap_interval(ratio(drawn[:, 0], drawn[:, 3]), len(counts)),
-        "uuas": (directed + swapped) / arcs if arcs else None,
-        "uuas_interval": bootstrap_interval(ratio(drawn[:, 1] + drawn[:, 2], drawn[:, 4]), of_arcs),
-        "directed": directed / arcs if arcs else None,
-        "swapped": swapped / arcs if arcs else None,
-        "sentences": len(counts),
-        "words": int(words),
-        "arcs": int(arcs),
-    }
+    scores: dict[str, Counts] = {}
+    for (name, group), of_draws in zip(groups.items(), np.split(drawn, len(groups), axis=1), strict=True):
+        right, directed, swapped, words, arcs = counts[group].sum(axis=0).tolist()
+        drawn_right, drawn_directed, drawn_swapped, drawn_words, drawn_arcs = of_draws.T
+        scores[name] = {
+            "uas": right / words if words else None,
+            "uas_interval": bootstrap_interval(ratio(drawn_right, drawn_words), int(group.sum())),
+            "uuas": (directed + swapped) / arcs if arcs else None,
+            "uuas_interval": bootstrap_interval(
+                ratio(drawn_directed + drawn_swapped, drawn_arcs), int((counts[group, 4] > 0).sum())
+            ),
+            "directed": directed / arcs if arcs else None,
+            "swapped": swapped / arcs if arcs else None,
+            "sentences": int(group.sum()),
+            "words": int(words),
+            "arcs": int(arcs),
+        }
+    return scores
 
 
 # --- bootstrap intervals over sentences -------------------------------------------------------------------------------

@@ -76,14 +76,19 @@ def _record(sentence: EveryTree) -> dict[str, object]:
         for shown, span in zip(spans, sentence.spans, strict=True)
     ]
     marginals = sentence.marginals if count <= LONGEST_WITH_MARGINALS else None
+    packed = None if marginals is None else zlib.compress(_percents(marginals).tobytes())
+    percent, spread = (
+        None if values is None else np.where(np.isnan(values), -1, _percents(values).astype(int)).tolist()
+        for values in (sentence.probabilities, sentence.deviations)
+    )
     return {
         "title": visible(sentence.title, longest=LONGEST_TITLE) if sentence.title else "",
         "words": words,
         "widths": [round(width, 2) for width in widths],
         "heads": sentence.heads.tolist(),
-        "percent": _percents(sentence.probabilities),
-        "spread": None if sentence.deviations is None else _percents(sentence.deviations),
-        "marginals": None if marginals is None else _packed(marginals),
+        "percent": percent,
+        "spread": spread,
+        "marginals": None if packed is None else base64.b64encode(packed).decode("ascii"),
         "columns": count if marginals is None else marginals.shape[3],
         "gold": None if sentence.gold is None else list(sentence.gold),
         "channel": channels - 1 if sentence.channel == "mean" else sentence.channel,
@@ -94,17 +99,8 @@ def _record(sentence: EveryTree) -> dict[str, object]:
     }
 
 
-def _percents(values: np.ndarray) -> list[object]:
-    percents: list[object] = np.where(np.isnan(values), -1, _percent(values).astype(int)).tolist()
-    return percents
-
-
-def _percent(probabilities: np.ndarray) -> np.ndarray:
+def _percents(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(np.rint(100 * np.clip(np.nan_to_num(probabilities), 0, 1)), dtype=np.uint8)
-
-
-def _packed(marginals: np.ndarray) -> str:
-    return base64.b64encode(zlib.compress(_percent(marginals).tobytes())).decode("ascii")
 
 
 def document(package: str, name: str, *, title: str, styles: Sequence[str], scripts: Sequence[str], **more: str) -> str:
@@ -115,8 +111,11 @@ def document(package: str, name: str, *, title: str, styles: Sequence[str], scri
     """
     style = "".join([part(HERE, "base.css"), *(part(package, style) for style in styles)])
     script = "\n".join(part(package, script) for script in scripts)
+    of_script, of_style = (
+        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii") for text in (script, style)
+    )
     policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        f"default-src 'none'; script-src 'sha256-{of_script}'; style-src 'sha256-{of_style}'; "
         "base-uri 'none'; form-action 'none'"
     )
     shown = escape(visible(title, longest=LONGEST_TITLE))
@@ -134,7 +133,3 @@ def safe_json(value: object) -> str:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

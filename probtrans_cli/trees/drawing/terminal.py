@@ -124,7 +124,10 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -
 
 
 def _row(texts: Sequence[str], cells: Sequence[int]) -> str:
-    return "  ".join(_centred(text, cell) for text, cell in zip(texts, cells, strict=True))
+    spare = [cell - columns(text) for text, cell in zip(texts, cells, strict=True)]
+    return "  ".join(
+        " " * (free // 2) + text + " " * (free - free // 2) for text, free in zip(texts, spare, strict=True)
+    )
 
 
 def _bars(
@@ -165,11 +168,6 @@ def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
     notes = [[visible(text, ascii_only=ascii_only) for text in texts] for texts in drawing.notes or [()] * count]
     rows = [labels, *(list(row) for row in zip_longest(*notes, fillvalue=""))]
     return [row for row in rows if any(row)]
-
-
-def _centred(text: str, width: int) -> str:
-    free = width - columns(text)
-    return " " * (free // 2) + text + " " * (free - free // 2)
 
 
 def _indented(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> list[str]:
