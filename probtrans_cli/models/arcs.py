@@ -72,15 +72,14 @@ class HeadOutput(ArcOutput):
     def scores(self, view: View, allowed: Bool[Tensor, "b w h m"]) -> dict[str, Float[Tensor, "b w h m"]]:
         assert view.encoded is not None, "it reads sentences once"
         *earlier, last = view.encoded.arc_scores if self.training else view.encoded.arc_scores[-1:]
-        scores = {"arcs": last} | {f"arcs {t}": of for t, of in enumerate(earlier, start=1)}
-        return {name: self._of_words(values.transpose(1, 2), allowed) for name, values in scores.items()}
-
-    def _of_words(self, scores: Float[Tensor, "b n h m"], allowed: Bool[Tensor, "b w h m2"]) -> Tensor:
-        w, n = allowed.shape[1], scores.shape[1]
-        if scores.shape[-1] != w + 1:  # there are longer texts, or global features
-            scores = torch.cat([scores[:, :w, :, :w], scores[:, :w, :, n : n + 1]], dim=-1)
-        # What the field does not allow is very low already.
-        return scores if self.own_label else scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+        scores = {}
+        for name, of_heads in ({"arcs": last} | {f"arcs {t}": of for t, of in enumerate(earlier, start=1)}).items():
+            values, w, n = of_heads.transpose(1, 2), allowed.shape[1], of_heads.shape[2]  # [b, n, h, m]
+            if values.shape[-1] != w + 1:  # there are longer texts, or global features
+                values = torch.cat([values[:, :w, :, :w], values[:, :w, :, n : n + 1]], dim=-1)
+            # What the field does not allow is very low already.
+            scores[name] = values if self.own_label else values.masked_fill(~allowed, torch.finfo(values.dtype).min)
+        return scores
 
 
 class BiaffineOutput(ArcOutput):

@@ -6,6 +6,7 @@ tensors; ``models/bayesian/propagation.py`` for a :class:`State`, a mean and a v
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,15 +72,20 @@ class Arithmetic:
         """Return 0 where there is no word."""
         return values * mask[:, :, None]
 
+    def each(self, values: Values, change: Callable[[Tensor], Tensor]) -> Values:
+        """Return a choice of the words."""
+        return change(values)
+
     def select(self, values: Values, at: At) -> Values:
-        return select(values, at)
+        return self.each(values, lambda part: select(part, at))
 
     def put(self, values: Values, at: Bool[Tensor, "b n"]) -> Values:
         """Return ``[b, n, d]`` with the values of some words in their places, 0 elsewhere."""
-        return values.new_zeros(*at.shape, values.shape[-1]).masked_scatter(at[:, :, None], values)
+        place = at[:, :, None]
+        return self.each(values, lambda part: part.new_zeros(*at.shape, part.shape[-1]).masked_scatter(place, part))
 
     def first(self, values: Values) -> Values:
-        return values[:, 0]
+        return self.each(values, lambda part: part[:, 0])
 
     def rest(self, values: Values) -> Values:
         return values[:, 1:]

@@ -233,6 +233,9 @@ class Encoder(nn.Module, ABC):
     scales: Scales | None = None
     """What start, rates and scores are multiplied by, where the recipe has a `base_width`."""
 
+    figures: Callable[[Words, Encoded], Mapping[str, Tensor]] | None = None
+    """Figures to log in training, by name, of a batch and its encoding; None: it has none."""
+
     def __init__(self, section: ModelSection) -> None:
         super().__init__()
         self.section: Any = section
@@ -255,11 +258,6 @@ class Encoder(nn.Module, ABC):
         """Return what the recipe's ``optim`` section adds to the loss of every update, by name."""
         del section
         return {}
-
-    @property
-    def figures(self) -> Callable[[Words, Encoded], Mapping[str, Tensor]] | None:
-        """Figures to log in training, by name, of a batch and its encoding; None: it has none."""
-        return None
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         """Return the distributions over latent labels, for an encoder with ``facts.has_latent_labels``."""

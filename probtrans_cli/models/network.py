@@ -129,7 +129,6 @@ class Network(nn.Module):
             nn.init.normal_(self.unary.weight)
         with torch.no_grad():
             self.unary.weight[padding].zero_()
-        with torch.no_grad():
             for parameter, scale in self.scaled():
                 parameter.mul_(scale.start)
         self.sentence = self.output.sentence

@@ -406,26 +406,14 @@ class SeveralOutputs(OutputLayer, nn.Module):
         assert len(represent) <= 1, f"parts agree in what represents a sentence: {represent}"
         self.sentence = next(iter(represent), None)
         self.sizes = {self._named(name, key): of for name, layer in layers.items() for key, of in layer.sizes.items()}
-
-    @property
-    def has_moments(self) -> bool:  # type: ignore[override]
-        return all(layer.has_moments for layer in self._layers.values())
-
-    @property
-    def _deciding(self) -> OutputLayer | None:
-        return next((layer for layer in self._layers.values() if layer.decisions), None)
-
-    @property
-    def decisions(self) -> Sequence[float]:  # type: ignore[override]
-        return () if self._deciding is None else self._deciding.decisions
-
-    @property
-    def decision(self) -> str:  # type: ignore[override]
-        return OutputLayer.decision if self._deciding is None else self._deciding.decision
+        self.has_moments = all(layer.has_moments for layer in layers.values())
+        self.deciding = next((name for name, layer in layers.items() if layer.decisions), None)
+        if self.deciding is not None:
+            self.decisions, self.decision = layers[self.deciding].decisions, layers[self.deciding].decision
 
     def decide(self, choice: float) -> None:
-        assert self._deciding is not None, "there are values to choose from"
-        self._deciding.decide(choice)
+        assert self.deciding is not None, "there are values to choose from"
+        self._layers[self.deciding].decide(choice)
 
     def read(self, view: View) -> Mapping[str, Values]:
         return {
@@ -444,11 +432,6 @@ class SeveralOutputs(OutputLayer, nn.Module):
 
 
 WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput  # output layers over the vocabulary
-
-
-def _linear(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
-    del tied
-    return WordOutput(encoder.facts.width, words, never=never)
 
 
 def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
@@ -478,6 +461,10 @@ def _bert(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> 
     )
 
 
-WORD_OUTPUTS: dict[str, Callable[..., WordLayer]] = {"linear": _linear, "tied": _tied, "bert": _bert}
+WORD_OUTPUTS: dict[str, Callable[..., WordLayer]] = {
+    "linear": lambda encoder, words, never, **_tied: WordOutput(encoder.facts.width, words, never=never),
+    "tied": _tied,
+    "bert": _bert,
+}
 """The kinds of `task.output`: each makes a layer for an encoder, of so many words, some of which (by id) never have a
 probability; ``tied``: whether BERT's reads the table of words."""

@@ -5,6 +5,7 @@ A module without a rule is refused by name: its part of the variance would be mi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.models.arithmetic import Arithmetic, At, select
+from probtrans_cli.models.arithmetic import Arithmetic
 from probtrans_cli.models.bayesian import moments
 from probtrans_cli.models.bayesian.moments import Distances, State
 from probtrans_cli.models.bayesian.state import Together
@@ -118,15 +119,8 @@ class Moments(Arithmetic):
         shared = None if values.shared is None else values.shared * of_words * mask[:, None]
         return State(values.mean * of_words, values.variance * of_words, shared, values.together)
 
-    def select(self, values: State, at: At) -> State:
-        return values.each(lambda part: select(part, at))
-
-    def put(self, values: State, at: Tensor) -> State:
-        place = at[:, :, None]
-        return values.each(lambda part: part.new_zeros(*at.shape, part.shape[-1]).masked_scatter(place, part))
-
-    def first(self, values: State) -> State:
-        return values.each(lambda part: part[:, 0])
+    def each(self, values: State, change: Callable[[Tensor], Tensor]) -> State:
+        return values.each(change)
 
     def rest(self, values: State) -> State:
         rest = values.each(lambda part: part[:, 1:])

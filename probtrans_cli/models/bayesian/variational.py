@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
@@ -19,7 +19,14 @@ def spread(network: Network, section: Bayes, *, probe: bool = False) -> None:
 
     Biases, positions and segments stay certain, and words unless `words` is set.
     """
-    for module, name in list(_matrices(network, section, probe)):
+    by_part: Mapping[str, Sequence[nn.Module]] = {} if probe else network.encoder.parts()
+    layers = [part for part in ("attention", "feed_forward") if part in section.layers]
+    matrices = [(module, "weight") for part in layers for module in by_part.get(part, ())]
+    if "output" in section.layers:
+        matrices += _matrices_of(network.output)
+    if section.words and not probe:
+        matrices.append((network.unary, "weight"))
+    for module, name in matrices:
         mean: Tensor = getattr(module, name)
         prior = _prior(section.prior, mean.shape[-1])
         deviation = section.start * mean.shape[-1] ** -0.5
@@ -42,18 +49,6 @@ def spread_all(network: Network, prior: WeightPrior, *, probe: bool = False) -> 
     for tensor in weights.uncertain(network):
         tensor.posterior.requires_grad_(False)
     weights.use_file_names(network)
-
-
-def _matrices(network: Network, section: Bayes, probe: bool) -> Iterator[tuple[nn.Module, str]]:
-    """The modules whose matrices are uncertain, each with the matrix's name."""
-    parts = network.encoder.parts()
-    for part in ("attention", "feed_forward"):
-        if part in section.layers and not probe:
-            yield from ((module, "weight") for module in parts.get(part, ()))
-    if "output" in section.layers:
-        yield from _matrices_of(network.output)
-    if section.words and not probe:
-        yield network.unary, "weight"
 
 
 def _matrices_of(part: nn.Module) -> list[tuple[nn.Module, str]]:

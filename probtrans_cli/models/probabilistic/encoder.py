@@ -26,7 +26,7 @@ from probtrans_cli.models.base import (
 )
 from probtrans_cli.models.probabilistic import causal, crf
 from probtrans_cli.models.probabilistic.crf import Factor, MeanField
-from probtrans_cli.models.probabilistic.factors import ArcsFactor, RelationsFactor, further_factors
+from probtrans_cli.models.probabilistic.factors import FACTOR_KINDS, ArcsFactor, RelationsFactor
 from probtrans_cli.models.probabilistic.fast import meanfield as fast
 from probtrans_cli.models.probabilistic.fast.causal import FastSlots, NextSlot
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
@@ -57,7 +57,7 @@ class ProbabilisticEncoder(Encoder):
         more = 0 if section.share_potentials else section.iterations - 1
         self.later = nn.ModuleList([DrawnPotentials(section) for _ in range(more)])
         self.readout = nn.ModuleList([DrawnPotentials(section) for _ in range(section.readout_potentials)])
-        self.further = nn.ModuleList(further_factors(section))
+        self.further = nn.ModuleList([FACTOR_KINDS[factor.kind].make(factor, section) for factor in section.factors])
         self.scored: tuple[int, ...] = ()
         weight, step, damping = section.resolved().message_weight, section.step_size, section.damping
         assert weight.heads is not None, "it is resolved"
@@ -159,19 +159,14 @@ class ProbabilisticEncoder(Encoder):
         penalty = section.ternary_penalty
         return {"ternary_penalty": penalty.weight * self.penalty()} if penalty.weight > 0.0 else {}
 
-    @property
-    def figures(self) -> Callable[[Words, Encoded], Mapping[str, Tensor]]:
+    def figures(self, words: Words, encoded: Encoded) -> Mapping[str, Tensor]:
         """``message_norm``, see :func:`message_norm`."""
-
-        def of_batch(words: Words, encoded: Encoded) -> Mapping[str, Tensor]:
-            states = encoded.states
-            if self.section.output == "probabilities":  # the scores again, but for what all labels of a word share
-                states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
-            scores = self.inference.labels.weight * states
-            variables = self.facts.label_variables if self.facts.has_latent_labels else 0
-            return {"message_norm": message_norm(words.vectors, scores, words.mask, variables)}
-
-        return of_batch
+        states = encoded.states
+        if self.section.output == "probabilities":  # the scores again, but for what all labels of a word share
+            states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
+        scores = self.inference.labels.weight * states
+        variables = self.facts.label_variables if self.facts.has_latent_labels else 0
+        return {"message_norm": message_norm(words.vectors, scores, words.mask, variables)}
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         if not self.facts.has_latent_labels:
@@ -206,9 +201,9 @@ class ProbabilisticEncoder(Encoder):
 
     def _read(self, words: Words, history: Collection[int]) -> Encoded:
         """Read words one by one: arcs and, without a readout, states are those of the content (``causal.py``)."""
-        sentences = Sentences(words.vectors, words.mask)
+        slots, sentences = causal.Slots if self.plain else FastSlots, Sentences(words.vectors, words.mask)
         content, kept = causal.content(
-            self._slots,
+            slots,
             sentences,
             self.factors(),
             self.inference,
@@ -219,17 +214,14 @@ class ProbabilisticEncoder(Encoder):
         arcs = torch.stack([state.heads for state in kept], dim=1) if kept else None
         if words.readout is None:
             return Encoded(content.states(), None, arcs)
-        return Encoded(self._readout(content.Q.labels, words.mask, words.readout), None, arcs)
-
-    def _readout(
-        self, prefix: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], readout: Readout
-    ) -> Float[Tensor, "b n d"]:
-        """Return the scores of the labels of words that are hidden, by the labels of the words before each."""
-        if readout.rounds is None:
-            return causal.log_messages(prefix, self.factors(self.readout_potentials)[-1])
-        unary, rest = self._hidden(readout, prefix.dtype, lambda chain: chain.message(prefix))
-        hidden = self._slots(Sentences(unary[0].expand_as(prefix), mask), rest, self.inference, self._dropout, prefix)
-        return causal.predicted(hidden, unary, readout.rounds)
+        # The scores of the labels of words that are hidden, by the labels of the words before each.
+        prefix, rounds = content.Q.labels, words.readout.rounds
+        if rounds is None:
+            return Encoded(causal.log_messages(prefix, self.factors(self.readout_potentials)[-1]), None, arcs)
+        unary, rest = self._hidden(words.readout, prefix.dtype, lambda chain: chain.message(prefix))
+        sentences = Sentences(unary[0].expand_as(prefix), words.mask)
+        hidden = slots(sentences, rest, self.inference, self._dropout, prefix)
+        return Encoded(causal.predicted(hidden, unary, rounds), None, arcs)
 
     def _hidden(
         self, readout: Readout, dtype: torch.dtype, chained: Callable[[causal.Chain], Tensor]
@@ -337,17 +329,6 @@ class ProbabilisticEncoder(Encoder):
             isinstance(factor, ArcsFactor | RelationsFactor) for factor in self.further
         )
 
-    def _bias(self, unary: Tensor, mask: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:
-        section = self.section.head_bias
-        if section is None:
-            return None
-        given = unary.new_zeros(*unary.shape[:2], CUES) if cues is None else cues.to(unary.dtype)
-        return head_bias(section, given, mask)
-
-    @property
-    def _slots(self) -> type[causal.Slots]:
-        return causal.Slots if self.plain else FastSlots
-
     @property
     def _dropout(self) -> float:
         return self.section.dropout if self.training else 0.0
@@ -360,10 +341,13 @@ class ProbabilisticEncoder(Encoder):
             )
         if self.plain:
             return self.field(unary, mask, cues)
-        all_pairs = all_pairs or self.section.head_bias is not None or len(self.further) > 0
+        bias = None
+        if self.section.head_bias is not None:
+            cues = unary.new_zeros(*unary.shape[:2], CUES) if cues is None else cues.to(unary.dtype)
+            bias = head_bias(self.section.head_bias, cues, mask)
+        all_pairs = all_pairs or bias is not None or len(self.further) > 0
         rank = getattr(self.section.decomposition, "rank", self.section.labels)
         form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs, dtype=unary.dtype, rank=rank)
-        bias = self._bias(unary, mask, cues)
         further = cast("Sequence[ArcsFactor | RelationsFactor]", list(self.further))
         return fast.MeanField(unary, mask, self.potentials, self.inference, self._dropout, form, bias, further)
 

@@ -44,11 +44,6 @@ def register(row: FactorKind) -> FactorKind:
     return row
 
 
-def further_factors(section: ProbabilisticTransformer) -> list[Factor]:
-    """Return the factors that a recipe's ``model`` section adds to the paper's."""
-    return [FACTOR_KINDS[factor.kind].make(factor, section) for factor in section.factors]
-
-
 class NeighboursFactor(Factor):
     """``Σ_i Σ_ab Q_i(a) Q_{i+1}(b) N[a,b]``: the labels of two words in a row."""
 

@@ -211,6 +211,8 @@ class _Elimination(NamedTuple):
     """What is left when all words but the first have left, by the word that left, from the last one."""
 
     log_z: Tensor
+    last: Tensor
+    """[B, n]: where the first word of a sentence is, which stays to the end: whatever is before it is padding."""
     weights: Tensor
     """[B, n, n]: the row and the column of a word are those with which it left."""
     sums: list[Tensor]
@@ -223,12 +225,11 @@ class _Elimination(NamedTuple):
 
 def _eliminate(factors: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Log Z [B] and marginals [B, n, n+1] from weights (real, or complex for a derivative; 0 for padding)."""
-    n, last = root.shape[-1], _last(mask)
-    log_z, weights, sums, kept, passed = _leave(factors, root, shift, mask)
+    log_z, last, weights, sums, kept, passed = _leave(factors, root, shift, mask)
     # Now the same way back. `adjoint` is d log Z / d w, `under_root` the share of the trees that go through r_i.
     adjoint = torch.zeros_like(weights)
     under_root = torch.zeros_like(root)
-    for k in range(n):
+    for k in range(root.shape[-1]):
         total, flow = sums.pop(), under_root[:, :k] * passed.pop()
         under_root[:, :k] *= kept.pop()
         under_root[:, k] = flow.sum(-1) + last[:, k]
@@ -244,7 +245,7 @@ def _eliminate(factors: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> tu
 
 
 def _leave(factors: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> _Elimination:
-    n, last = root.shape[-1], _last(mask)
+    n, last = root.shape[-1], mask & (mask.cumsum(-1) == 1)
     weights, root = factors.clone(), root.clone()
     log_z = shift.sum(-1).to(root.dtype)
     sums: list[Tensor] = []
@@ -259,21 +260,11 @@ def _leave(factors: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> _Elimi
         log_z += torch.where(last[:, k], root[:, k], total.log())
         # The root's weights in logarithms: they are small or large without bound.
         through = root[:, k, None] - total.log()[:, None] + torch.where(column == 0, 1.0, column).log()
-        sum_of_both = _log_add(root[:, :k], through)
+        top = torch.maximum(root[:, :k].real, through.real)  # the logarithm of a sum, for complex numbers too
+        sum_of_both = top + ((root[:, :k] - top).exp() + (through - top).exp()).log()
         sum_of_both = torch.where(column == 0, root[:, :k], sum_of_both)
         kept.append((root[:, :k] - sum_of_both).exp())
         passed.append(torch.where(column == 0, 0.0, (through - sum_of_both).exp()))
         root[:, :k] = sum_of_both
         sums.append(total)
-    return _Elimination(log_z, weights, sums, kept, passed)
-
-
-def _last(mask: Tensor) -> Tensor:
-    """Where the first word of a sentence is, which stays to the end: whatever is before it is padding."""
-    return mask & (mask.cumsum(-1) == 1)
-
-
-def _log_add(left: Tensor, right: Tensor) -> Tensor:
-    """log(e^left + e^right), for complex numbers too."""
-    top = torch.maximum(left.real, right.real)
-    return top + ((left - top).exp() + (right - top).exp()).log()
+    return _Elimination(log_z, last, weights, sums, kept, passed)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -105,9 +106,9 @@ class Ternary(Scores, crf.Ternary):
     def dense(self) -> Float[Tensor, "k c a e"]:
         """``T`` itself."""
 
-    @abstractmethod
     def squared_norm(self) -> Float[Tensor, ""]:
         """``Σ T²`` over all buckets and channels, without building ``T`` where that is cheaper."""
+        return self.dense().square().sum()
 
 
 class Full(Ternary):
@@ -125,9 +126,6 @@ class Full(Ternary):
     def dense(self) -> Float[Tensor, "k c a e"]:
         T = (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
         return self.of_words(self.scaled(T).mT).mT
-
-    def squared_norm(self) -> Float[Tensor, ""]:
-        return self.dense().square().sum()
 
 
 class Factored(Ternary):
@@ -248,20 +246,19 @@ class Rotary(Factored):
         """``T`` at the given distances ``x = i - j``, one after the other."""
         U, V = self.factors()
         angle = torch.stack([x * self.frequency for x in distances])
-        turned = [_turned(V, cos, sin) for cos, sin in zip(angle.cos(), angle.sin(), strict=True)]
-        return torch.stack([torch.einsum("cra,cre->cae", U, V) for V in turned])
+        first, second = V.chunk(2, dim=1)
+        scores = []
+        for of_distance in zip(angle.cos(), angle.sin(), strict=True):
+            cos, sin = (part[:, None].to(V.dtype) for part in of_distance)
+            turned = torch.cat([first * cos - second * sin, first * sin + second * cos], dim=1)
+            scores.append(torch.einsum("cra,cre->cae", U, turned))
+        return torch.stack(scores)
 
     def squared_norm(self) -> Float[Tensor, ""]:
         """The mean of ``Σ T[x]²`` over angles that are independent and uniform: half of ``Σ ‖U_p‖² ‖V_p‖²``, plane by
         plane."""
         (u1, u2), (v1, v2) = (factor.square().sum(-1).chunk(2, dim=1) for factor in self.factors())
         return ((u1 + u2) * (v1 + v2)).sum() / 2
-
-
-def _turned(V: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    first, second = V.chunk(2, dim=1)
-    cos, sin = (part[:, None].to(V.dtype) for part in (cos, sin))
-    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=1)
 
 
 class RootScores(Scores, crf.Root):
@@ -362,16 +359,6 @@ class TernaryKind(NamedTuple):
     make: Callable[[ProbabilisticTransformer], Ternary]
 
 
-def _ranked(kind: type[UV | UVW | Shared]) -> Callable[[ProbabilisticTransformer], Ternary]:
-    def make(section: ProbabilisticTransformer) -> Ternary:
-        form: Any = section.decomposition
-        buckets = bucket_count(section.distance, causal=section.causal)
-        sizes = buckets, section.channels, section.labels, form.rank
-        return kind(*sizes, symmetric=section.symmetric)
-
-    return make
-
-
 TERNARY: Table[TernaryKind] = Table("parameterisation of the ternary scores")
 """The parameterisations of the ternary scores, by the kind of `model.decomposition`."""
 
@@ -386,9 +373,10 @@ def register(row: TernaryKind) -> TernaryKind:
     return row
 
 
-def _full(section: ProbabilisticTransformer) -> Ternary:
-    sizes = bucket_count(section.distance, causal=section.causal), section.channels, section.labels
-    return Full(*sizes, symmetric=section.symmetric)
+def _by_buckets(kind: type[Full | UV | UVW | Shared], section: ProbabilisticTransformer) -> Ternary:
+    form: Any = section.decomposition
+    buckets, rank = bucket_count(section.distance, causal=section.causal), [] if kind is Full else [form.rank]
+    return kind(buckets, section.channels, section.labels, *rank, symmetric=section.symmetric)
 
 
 def _rotary(section: ProbabilisticTransformer) -> Ternary:
@@ -396,10 +384,10 @@ def _rotary(section: ProbabilisticTransformer) -> Ternary:
     return Rotary(section.channels, section.labels, form.rank, form.base)
 
 
-register(TernaryKind(NoDecomposition, _full))
-register(TernaryKind(UVDecomposition, _ranked(UV)))
-register(TernaryKind(UVWDecomposition, _ranked(UVW)))
-register(TernaryKind(SharedDecomposition, _ranked(Shared)))
+register(TernaryKind(NoDecomposition, partial(_by_buckets, Full)))
+register(TernaryKind(UVDecomposition, partial(_by_buckets, UV)))
+register(TernaryKind(UVWDecomposition, partial(_by_buckets, UVW)))
+register(TernaryKind(SharedDecomposition, partial(_by_buckets, Shared)))
 register(TernaryKind(RotaryDecomposition, _rotary))
 
 
