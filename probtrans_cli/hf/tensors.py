@@ -85,9 +85,9 @@ def by_plain_names(
             continue
         if plain in by_name:
             raise CheckpointError(f"{folder}: has {plain} twice, once as {name}", hint="it mixes two models")
-        dtypes.add(tensor.dtype)
+        dtypes |= {tensor.dtype} - {torch.float32}
         by_name[plain] = tensor.float() if tensor.is_floating_point() else tensor
-    if changed := sorted(_short(kind) for kind in dtypes - {torch.float32} if kind.is_floating_point):
+    if changed := sorted(str(kind).removeprefix("torch.") for kind in dtypes if kind.is_floating_point):
         notes.append(f"warning: {', '.join(changed)} weights, read as float32")
     return by_name, names, notes
 
@@ -107,7 +107,7 @@ def check(tensors: Mapping[str, Tensor], shapes: Shapes, names: Names, unknown: 
         elif tuple(tensor.shape) != shape:
             faults.append(f"{name}: has shape {list(tensor.shape)}, wanted {list(shape)}")
         elif not tensor.is_floating_point():
-            faults.append(f"{name}: holds {_short(tensor.dtype)}, wanted numbers with a fraction")
+            faults.append(f"{name}: holds {str(tensor.dtype).removeprefix('torch.')}, wanted numbers with a fraction")
         elif not bool(tensor.isfinite().all()):
             faults.append(f"{name}: holds numbers that are not finite")
     if faults or unknown:
@@ -116,10 +116,6 @@ def check(tensors: Mapping[str, Tensor], shapes: Shapes, names: Names, unknown: 
         hint = "copy it again" if faults else "model.init_strict=false leaves them there"
         unusual = f" ({names.unusual})" if names.unusual else ""
         raise CheckpointError(f"{folder}: the weights are not those of its {CONFIG}{unusual}:\n{lines}", hint=hint)
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 # --- prefixes ---------------------------------------------------------------------------------------------------------

@@ -178,35 +178,30 @@ def write_bert(
     if "words" in parts:
         largest = "BertForPreTraining" if "pair" in parts else "BertForMaskedLM"
     architecture = architecture or largest
-    notes = list(bert.notes)
-    if lacking := [name for name in PARTS[architecture] if name not in parts]:
+    wanted, notes = PARTS[architecture], list(bert.notes)
+    if lacking := [name for name in wanted if name not in parts]:
         fault = f"a {architecture} has what this model has not: {', '.join(lacking)}"
         raise UsageError(fault, hint=f"write it as {largest}")
     if dtype == torch.float16 and bert.section.norm_eps < _LEAST_HALF:
         notes.append(f"warning: norm_eps {bert.section.norm_eps} is 0 in float16: a constant vector has no norm")
     kind = "torch_dtype" if "torch_dtype" in bert.config else "dtype"
     config = bert.config | {"architectures": [architecture], kind: str(dtype).removeprefix("torch.")}
-    weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in _chosen(bert, architecture).items()}
-    files: Files = {CONFIG: json.dumps(config, indent=2, ensure_ascii=False) + "\n", **(texts or {})}
-    write_folder(folder, files, weights)
-    return notes
-
-
-def _chosen(bert: Bert, architecture: Architecture) -> dict[str, Tensor]:
-    parts = PARTS[architecture]
     chosen = {
         name: value
         for name, value in bert.tensors.items()
-        if name.partition(".")[0] in ("unary", "encoder", *parts)
-        and ("pooler" in parts or not name.startswith("encoder.pooler."))
+        if name.partition(".")[0] in ("unary", "encoder", *wanted)
+        and ("pooler" in wanted or not name.startswith("encoder.pooler."))
     }
     theirs = to_theirs(chosen, bert.section.layers)
     if "words.decoder" in chosen:  # then this bias is computed with, and nothing is tied
         theirs["cls.predictions.decoder.bias"] = theirs["cls.predictions.bias"]
-    if architecture == "BertModel":
-        return theirs
-    heads = ("cls.", "classifier.")
-    return {name if name.startswith(heads) else f"{PREFIX}{name}": value for name, value in theirs.items()}
+    if architecture != "BertModel":
+        heads = ("cls.", "classifier.")
+        theirs = {name if name.startswith(heads) else f"{PREFIX}{name}": value for name, value in theirs.items()}
+    weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in theirs.items()}
+    files: Files = {CONFIG: json.dumps(config, indent=2, ensure_ascii=False) + "\n", **(texts or {})}
+    write_folder(folder, files, weights)
+    return notes
 
 
 def write_probabilistic(
