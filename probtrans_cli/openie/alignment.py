@@ -29,7 +29,7 @@ too. The best that 5 rows can say of CaRB's test set has then a recall of .792 a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -218,27 +218,27 @@ def _aligned(
 def _relation(
     sentence: _Sentence, relation: Sequence[str], extra_words: Sequence[str], share: float
 ) -> tuple[_Match | None, Sequence[str], tuple[str, ...]]:
-    """Find a relation: where it stands, its words there, and which extra words it has; no place if it has no others."""
+    """Find a relation: where it stands, its words there, and which extra words it has; no place if it has no others.
+
+    Its words are tried as they are before "is" and "of" are taken for extra words; in brackets they are nothing else.
+    """
+    readings: list[tuple[Sequence[str], tuple[str, ...]]] = []
+    for pattern in ("[{}]", "{}"):
+        if pattern == "{}":
+            readings.append((relation, ()))
+        first, *last = [pattern.format(word) for word in extra_words] or [""]
+        if first and relation[0] == first:
+            if len(relation) > 1 and relation[-1] in last:
+                ends = extra_words[0], extra_words[last.index(relation[-1]) + 1]
+                readings.append((relation[1:-1], ends))
+            readings.append((relation[1:], (extra_words[0],)))
     for least in dict.fromkeys((1.0, share)):
-        for words, added in _readings(relation, extra_words):
+        for words, added in readings:
             if not words:
                 return None, words, added
             if match := sentence.find(words, least):
                 return match, words, added
     raise _DroppedError("relation not found")
-
-
-def _readings(relation: Sequence[str], extra_words: Sequence[str]) -> Iterator[tuple[Sequence[str], tuple[str, ...]]]:
-    """Yield the words of a relation that the sentence may have, with its extra words: as it is before "is" and "of" are
-    taken for extra words; in brackets they are nothing else."""
-    for pattern in ("[{}]", "{}"):
-        if pattern == "{}":
-            yield relation, ()
-        first, *last = [pattern.format(word) for word in extra_words] or [""]
-        if first and relation[0] == first:
-            if len(relation) > 1 and relation[-1] in last:
-                yield relation[1:-1], (extra_words[0], extra_words[last.index(relation[-1]) + 1])
-            yield relation[1:], (extra_words[0],)
 
 
 def _second(

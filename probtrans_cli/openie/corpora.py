@@ -334,7 +334,6 @@ _LABELS = ("O", *(f"{part}-{side}" for part in _PARTS for side in "BI"))
 
 
 def _supervised_oie(lines: Iterable[str], name: str) -> Iterator[FileSentence]:
-    """Yield the sentences of a file of supervised-oie."""
     rows: list[tuple[list[str], str]] = []
     sentence: FileSentence | None = None
     heads: set[str] = set()

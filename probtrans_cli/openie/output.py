@@ -28,11 +28,11 @@ sentence, the extra ones left out:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -93,21 +93,17 @@ class GridOutput(OutputLayer, nn.Module):
     def read(self, view: View) -> Mapping[str, Tensor]:
         assert view.again is not None, "the network begins a reading for it"
         assert view.words is not None, "the task wants scores of words"
-        return {"rows": torch.stack(list(self._rows(view, view.again, view.words)), dim=1)}
-
-    def _rows(
-        self, view: View, again: Callable[[Tensor | None], Tensor], words: Bool[Tensor, "b w"]
-    ) -> Iterator[Float[Tensor, "b w C"]]:
+        words, rows = view.words, list[Tensor]()
         labels: Tensor | None = None
         open_ = words.any(1)
         for row in range(self.rows):
-            states = self._words(again(self._bias(view.inputs, labels)), view.inputs, words)
+            states = self._words(view.again(self._bias(view.inputs, labels)), view.inputs, words)
             if labels is not None and self.table is not None and self.feedback in ("scores", "both"):
                 states = states + self.table(labels)
             scores = self.label(self.merge(states))
             if not self.training:
                 scores = scores + functional.pad(self.none_bias[None], (NONE, scores.shape[-1] - NONE - 1))
-            yield scores
+            rows.append(scores)
             labels = predicted = scores.detach().argmax(-1)
             if view.fed_back is not None:
                 labels = torch.where(view.fed_back[:, row] < 0, predicted, view.fed_back[:, row])
@@ -117,8 +113,9 @@ class GridOutput(OutputLayer, nn.Module):
                 if not bool(open_.any()):
                     nothing = torch.full_like(scores, CERTAIN)
                     nothing[..., NONE] = 0.0
-                    yield from [nothing] * (self.rows - row - 1)
-                    return
+                    rows += [nothing] * (self.rows - row - 1)
+                    break
+        return {"rows": torch.stack(rows, dim=1)}
 
     def _words(self, states: Tensor, inputs: Inputs, words: Bool[Tensor, "b w"]) -> Float[Tensor, "b w d"]:
         if inputs.first is None:
@@ -126,7 +123,16 @@ class GridOutput(OutputLayer, nn.Module):
         first = inputs.first.clamp(max=states.shape[1] - 1)
         if self.of_words == "first":
             return states.gather(1, first[:, :, None].expand(-1, -1, states.shape[-1]))
-        word, inside = _word_of_token(inputs, words)
+        # The word of every token, and which tokens are of a word: not what stands in front of the first or behind the
+        # last one, nor padding.
+        b, n = inputs.ids.shape
+        first = inputs.first.clamp(max=n)
+        begin = first.new_zeros(b, n + 1).scatter_add(1, first, torch.ones_like(first))  # words, at every token
+        word = begin[:, :n].cumsum(1) - 1
+        # Where a special stands in front of a sentence, one stands behind it as well.
+        end = inputs.mask.sum(1, keepdim=True) - (inputs.first[:, :1] > 0).long() if inputs.first.shape[1] else 0
+        inside = (word >= 0) & (torch.arange(n, device=inputs.ids.device).expand(b, n) < end)
+        word = word.clamp(min=0, max=max(words.shape[1] - 1, 0))
         sums = states.new_zeros(*words.shape, states.shape[-1])
         where = word[:, :, None].expand_as(states)
         sums = sums.scatter_add(1, where, states * inside[:, :, None])
@@ -144,21 +150,6 @@ class GridOutput(OutputLayer, nn.Module):
         behind = inputs.first >= inputs.ids.shape[1]  # padding, which says nothing
         where = inputs.first.clamp(max=inputs.ids.shape[1] - 1)[:, :, None].expand_as(added)
         return bias.scatter_add(1, where, added.masked_fill(behind[:, :, None], 0.0))
-
-
-def _word_of_token(inputs: Inputs, words: Bool[Tensor, "b w"]) -> tuple[Int[Tensor, "b n"], Bool[Tensor, "b n"]]:
-    """Return the word of every token, and which tokens are of a word: not what stands in front of the first or behind
-    the last one, nor padding."""
-    assert inputs.first is not None, "words have tokens"
-    b, n = inputs.ids.shape
-    place = torch.arange(n, device=inputs.ids.device).expand(b, n)
-    first = inputs.first.clamp(max=n)
-    begin = first.new_zeros(b, n + 1).scatter_add(1, first, torch.ones_like(first))  # words, at every token
-    word = begin[:, :n].cumsum(1) - 1
-    # Where a special stands in front of a sentence, one stands behind it as well.
-    end = inputs.mask.sum(1, keepdim=True) - (inputs.first[:, :1] > 0).long() if inputs.first.shape[1] else 0
-    inside = (word >= 0) & (place < end)
-    return word.clamp(min=0, max=max(words.shape[1] - 1, 0)), inside
 
 
 # --- penalties --------------------------------------------------------------------------------------------------------

@@ -176,9 +176,9 @@ class GridLabelling(Task):
     def compared(self, split: Split, index: int, rows: Rows) -> Mapping[Any, float]:
         """Return what sentence ``index`` of a corpus adds to the counts."""
 
-    @abstractmethod
     def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
         """Return the ``rows`` of a prediction as lines of a file."""
+        return label_lines([*words, *extra_words(len(self.extra_words))], prediction["rows"])
 
 
 # --- tuples -----------------------------------------------------------------------------------------------------------
@@ -302,9 +302,6 @@ class TupleTask(GridLabelling):
             records = [tuple_record(extraction, words) for extraction in tuples]
             predictions.append({"tuples": records, "rows": labels})
         return predictions
-
-    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
-        return label_lines([*words, *extra_words(len(self.extra_words))], prediction["rows"])
 
     def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
         text, characters = character_spans(sentence)

@@ -163,7 +163,6 @@ def tuples_of_record(record: Record, where: str, default: float | None) -> Itera
 
 
 def _confidence(value: Any, where: str, default: float | None) -> float:
-    """Return a confidence; the default where there is none."""
     missing = value is None or value == ""
     number = _number(value)
     if number is not None and math.isfinite(number):
@@ -220,7 +219,6 @@ def score_coordinations(predictions: str, gold: str | None, *, compat: Compat | 
 
 
 def _both(name: str, predictions: str, gold: str | None, default_confidence: float | None) -> tuple[Tuples, Tuples]:
-    """Return gold tuples and predictions, by sentence."""
     if gold is None:
         raise UsageError(f"score {name} needs the gold tuples", hint="add --gold FILE")
     theirs = _by_sentence(read_gold(open_lines(find(gold)), display_name(gold)))

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,8 +24,6 @@ from probtrans_cli.openie.extractions import LABELS, TAGS, Extraction, runs, tup
 if TYPE_CHECKING:
     from probtrans_cli.trained.formats import DisplayOptions
     from probtrans_cli.trained.parses import Analysis
-
-    Write = Callable[[Iterator[Analysis], DisplayOptions], Iterator[str]]
 
 LEAST_LEVELS = 3  # so many rows of tags has a sentence with coordinations at least: OpenIE6 reads three
 _TAGS = [tag if tag in TAGS and "/" not in tag else "LOC" for tag in LABELS]
@@ -193,23 +192,21 @@ def _json_of_rows(words: Sequence[str], rows: Sequence[Sequence[int]]) -> list[s
     return [json.dumps({"words": list(words), "coordinations": entries}, ensure_ascii=False)]
 
 
-def _of_texts(line: Callable[[str, FileTuple], str]) -> Callable[[FileSentence, Sequence[str]], list[str]]:
-    return lambda sentence, _: [line(" ".join(sentence.words), each) for each in sentence.tuples]
-
-
 _ROWS = (
     WrittenForm("extags", "rows of tags of tuples", _extags, every_sentence=True),
     WrittenForm("cctags", "rows of tags of coordinations", coordinations=_cctags, every_sentence=True),
     WrittenForm(
         "tuples",
         "lines of AllenNLP",
-        _of_texts(lambda sentence, each: allennlp_line(sentence, each.texts, each.confidence)),
+        lambda sentence, _: [
+            allennlp_line(" ".join(sentence.words), each.texts, each.confidence) for each in sentence.tuples
+        ],
         by_words=False,
     ),
     WrittenForm(
         "carb",
         "gold lines of CaRB",
-        _of_texts(lambda sentence, each: carb_line(sentence, each.texts)),
+        lambda sentence, _: [carb_line(" ".join(sentence.words), each.texts) for each in sentence.tuples],
         by_words=False,
     ),
     WrittenForm(
@@ -257,24 +254,23 @@ def refusals(form: WrittenForm, places: Iterable[Extraction]) -> Iterator[str | 
 # --- formats of `parse` -----------------------------------------------------------------------------------------------
 
 
-def _lines_of_tuples(line: Callable[[str, Sequence[str], float], str]) -> Write:
-    def write(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
-        del options
-        for analysis in analyses:
-            assert analysis.prediction is not None, "models without tuples are refused"
-            sentence, text = " ".join(analysis.words), ""
-            for record in analysis.prediction["tuples"]:
-                # There is no arg2 where it is empty, as CaRB's reader drops it there.
-                parts = [record["rel"], record["arg1"], *filter(None, [record["arg2"]])]
-                text += f"{line(sentence, parts, record['confidence'])}\n"
-            yield text
+def _write_tuples(
+    line: Callable[[str, Sequence[str], float], str], analyses: Iterator[Analysis], options: DisplayOptions
+) -> Iterator[str]:
+    del options
+    for analysis in analyses:
+        assert analysis.prediction is not None, "models without tuples are refused"
+        sentence, text = " ".join(analysis.words), ""
+        for record in analysis.prediction["tuples"]:
+            # There is no arg2 where it is empty, as CaRB's reader drops it there.
+            parts = [record["rel"], record["arg1"], *filter(None, [record["arg2"]])]
+            text += f"{line(sentence, parts, record['confidence'])}\n"
+        yield text
 
-    return write
 
-
-write_carb = _lines_of_tuples(carb_line)
+write_carb = partial(_write_tuples, carb_line)
 """Write ``sentence TAB confidence TAB relation TAB arg1 TAB arg2``."""
-write_tuples = _lines_of_tuples(allennlp_line)
+write_tuples = partial(_write_tuples, allennlp_line)
 """Write ``sentence TAB <arg1> A </arg1> <rel> R </rel> <arg2> B </arg2> TAB confidence``, as AllenNLP does."""
 
 
