@@ -155,7 +155,7 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     request = replace(request, files=files, uncertainty=request.uncertainty or request.ood is not None)
     model, predictor, method, splitter = _loaded(request, runs, ranks)
     reading = model.read(None if all_channels else request.channel, request.iteration, request.decoder)
-    types = Types.of(model) if request.latent_labels else None
+    types = Types(model.vocabulary.normalise) if request.latent_labels else None
     relations: list[str] | None = [] if request.relations else None
     noted = _Noted(bool(request.predictions or request.surprisal), in_blocks=model.recipe.data.blocks is not None)
     title, corpus = corpus_of(model, request, types, relations, noted.add)

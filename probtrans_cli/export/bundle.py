@@ -282,7 +282,7 @@ def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFo
         about["arcs"] = {
             "iteration": plan.iteration,
             "channel": model.reading.channel,
-            "root": model.has_root_column,
+            "root": model.network.has_root_column,
             "by_word": _one_token_a_word(model),
         }
     if model.recipe.uncertain_weights is not None:

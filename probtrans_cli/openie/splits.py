@@ -82,10 +82,9 @@ class Splitter:
             numbers[number] += 1
         if self.rescore:
             tuples = self._rescored(sentences, tuples)
-        reader = Reader.of(self.extractor, sentences)
         return [
-            reader.located({"splits": [list(places) for places in splits[index]], "tuples": records}, index)
-            for index, records in enumerate(tuples)
+            self.extractor.task.located({"splits": [list(places) for places in split], "tuples": records}, sentence)
+            for sentence, split, records in zip(sentences, splits, tuples, strict=True)
         ]
 
     def scores(self, corpus: Split) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.tasks.base import Prediction, without_members
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.base import ModelBase, Reading
-from probtrans_cli.trained.predictor import Predictor, inner_doubt, predictor_of, with_inner_wants
+from probtrans_cli.trained.predictor import Draws, Predictor, inner_doubt, predictor_of, with_inner_wants
 from probtrans_cli.trees import decode
 from probtrans_cli.trees.best import Trees
 
@@ -84,7 +85,9 @@ def word_batches(
         ranks: the processes that share the batches.
     """
     predictor = (predictor or predictor_of(model)).ready()
-    predictor = predictor.with_member_arcs() if member_arcs else predictor
+    # Only draws of the same weights have the same channels.
+    draws = predictor if member_arcs and isinstance(predictor, Draws) else None
+    predictor = predictor if draws is None else replace(draws, member_arcs=draws.several)
     wanted = Wants(arcs=arcs, states=latent_labels)
     inside = predict and predictor.doubt  # the uncertainty inside the network is part of a prediction
     wanted = with_inner_wants(model, predictor, wanted) if inside else wanted
@@ -104,7 +107,7 @@ def word_batches(
         own_words = inputs.words
         if extra := model.extra_words:  # the last words of a sentence are not its own
             own_words = own_words & (own_words.cumsum(1) <= own_words.sum(1, keepdim=True) - extra)
-            outputs = _without_heads(outputs, inputs.tokens_of(inputs.words & ~own_words))
+            outputs = _each_arcs(outputs, partial(_without_heads, left_out=inputs.tokens_of(inputs.words & ~own_words)))
         batch = WordBatch(indices, own_words.cpu().numpy())
         if predict:
             batch.predictions = model.task.predict(outputs, inputs, top)
@@ -135,7 +138,7 @@ def word_batches(
         first = None if inputs.first is None else inputs.first.masked_fill(~inputs.words, 0).cpu().numpy()
         if arcs:
             assert outputs.arcs is not None, "a network returns arcs when asked"
-            tokens_root = inputs.ids.shape[1], model.has_root_column
+            tokens_root = inputs.ids.shape[1], model.network.has_root_column
             batch.arcs = _of_words(outputs.arcs[:, : len(arcs)], *tokens_root, first)
             if outputs.member_arcs is not None:
                 batch.member_arcs = [
@@ -159,17 +162,14 @@ def _tree_scores(
         return None
     with model.machine.autocast():
         scores = predictor(inputs, Wants(tree_scores=iterations)).tree_scores
-    return None if scores is None else _of_words(scores, inputs.ids.shape[1], model.has_root_column, first)
+    return None if scores is None else _of_words(scores, inputs.ids.shape[1], model.network.has_root_column, first)
 
 
-def _without_heads(outputs: Outputs, left_out: Tensor) -> Outputs:
+def _without_heads(arcs: Tensor, left_out: Tensor) -> Tensor:
     # P(head | head is none of the tokens ``left_out [b, n]``)
-    def conditioned(arcs: Tensor) -> Tensor:
-        gone = functional.pad(left_out, (0, arcs.shape[-1] - left_out.shape[1]))
-        kept = arcs.float().masked_fill(gone[:, None, None, None, :], 0.0)
-        return kept / kept.sum(-1, keepdim=True).clamp(min=decode.SMALLEST_PROBABILITY)
-
-    return _each_arcs(outputs, conditioned)
+    gone = functional.pad(left_out, (0, arcs.shape[-1] - left_out.shape[1]))
+    kept = arcs.float().masked_fill(gone[:, None, None, None, :], 0.0)
+    return kept / kept.sum(-1, keepdim=True).clamp(min=decode.SMALLEST_PROBABILITY)
 
 
 def _each_arcs(outputs: Outputs, change: Callable[[Tensor], Tensor]) -> Outputs:
@@ -254,37 +254,33 @@ def read_arcs(
             scores = scores_of(batch.arcs, batch, reading, number)
             # No temperature changes the trees, not even where it makes scores equal to rounding.
             of_heads = scores
-            if reading.decoder == "argmax" and not model.has_root_column:  # there is no root to choose
+            if reading.decoder == "argmax" and not model.network.has_root_column:  # there is no root to choose
                 of_heads = scores[:, :, : scores.shape[1]]
             heads = decode.decode(decode.levelled(of_heads), batch.mask, reading.decoder)
             members = [scores_of(member, batch, reading, number) for member in batch.member_arcs]
-            log_p, root = scores, model.has_root_column
+            log_p, root = scores, model.network.has_root_column
             temperature = model.arc_temperature_of(reading)
             if temperature or reading.channel == "mean":  # a mean of logarithms is no distribution by itself
                 log_p, *members = (
                     tempered(each, batch.mask, temperature or 1.0, root=root) for each in (scores, *members)
                 )
-            of_trees = trees_of_reading(scores, log_p, batch, reading, number) if trees else None
-            yield Read(heads, log_p, members, of_trees)
-
-    def trees_of_reading(
-        scores: np.ndarray, log_p: np.ndarray, batch: WordBatch, reading: Reading, number: int
-    ) -> Trees:
-        # In proportion to the product of the probabilities of the arcs, where no channel's heads form trees; trees are
-        # as probable as the model says, and their arcs as the temperature does.
-        n = log_p.shape[1]
-        channels = 1 if batch.tree_scores is None else batch.tree_scores.shape[2]
-        if batch.tree_scores is not None and (reading.channel != "mean" or channels == 1):
-            channel = 0 if reading.channel == "mean" else reading.channel
-            scores = batch.tree_scores[:, iterations.index(number), channel].astype(np.float64)
-            scores = _with_unread(scores, batch)
-        root = model.has_root_column
-        probabilities = np.pad(np.exp(log_p[:, :, : n + root]), ((0, 0), (0, 0), (0, not root)), constant_values=np.nan)
-        if batch.host is not None:
-            probabilities[batch.host >= 0] = np.nan
-        # Without a root, all words are equally good ones.
-        scores = scores if scores.shape[2] > n else np.pad(scores, ((0, 0), (0, 0), (0, 1)))
-        return Trees(scores, probabilities, reading.decoder)
+            if not trees:
+                yield Read(heads, log_p, members)
+                continue
+            # In proportion to the product of the probabilities of the arcs, where no channel's heads form trees; trees
+            # are as probable as the model says, and their arcs as the temperature does.
+            n = log_p.shape[1]
+            if batch.tree_scores is not None and (reading.channel != "mean" or batch.tree_scores.shape[2] == 1):
+                channel = 0 if reading.channel == "mean" else reading.channel
+                scores = batch.tree_scores[:, iterations.index(number), channel].astype(np.float64)
+                scores = _with_unread(scores, batch)
+            behind = (0, 0), (0, 0), (0, not root)
+            probabilities = np.pad(np.exp(log_p[:, :, : n + root]), behind, constant_values=np.nan)
+            if batch.host is not None:
+                probabilities[batch.host >= 0] = np.nan
+            # Without a root, all words are equally good ones.
+            scores = scores if scores.shape[2] > n else np.pad(scores, ((0, 0), (0, 0), (0, 1)))
+            yield Read(heads, log_p, members, Trees(scores, probabilities, reading.decoder))
 
     for batch in word_batches(
         model, split, arcs=iterations, latent_labels=latent_labels, predict=predict, top=top, shown=shown,
@@ -333,17 +329,19 @@ def head_choices(
 ) -> Iterator[HeadChoices]:
     """Yield, batch by batch, the heads of a split with gold trees. Left out are punctuation, words that are not read,
     and words that can have no head: without a root, the only word, and the first one of a causal model."""
-    temperature, root = model.arc_temperature_of(reading) or 1.0, model.has_root_column
+    temperature, root = model.arc_temperature_of(reading) or 1.0, model.network.has_root_column
     for batch, trees in read_arcs(model, split, [reading], predictor=predictor, ranks=ranks):
         (tree,) = trees
         n = batch.mask.shape[1]
         possible = _possible(tree.scores, batch.mask, root)
         kept = np.isfinite(possible).any(2)
+        gold = split.padded("heads", batch.indices, 0)
+        room = (0, 0), (0, n - gold.shape[1])  # for the extra words of a batch
+        gold = np.pad(gold, room)
         if split.has("punct"):
-            kept &= ~_widened(split.padded("punct", batch.indices, True), n).astype(bool)
+            kept &= ~np.pad(split.padded("punct", batch.indices, True), room).astype(bool)
         if batch.host is not None:
             kept &= batch.host < 0
-        gold = _widened(split.padded("heads", batch.indices, 0), n)
         columns = np.stack([gold, tree.heads]) - 1
         columns[columns < 0] = n if root else -1
         of_channels = entropy(torch.from_numpy(batch.arcs[:, 0])).numpy()
@@ -352,11 +350,6 @@ def head_choices(
         golden[~np.isfinite(scores[np.arange(len(golden)), golden])] = -1  # a word that is not read, or a later one
         right, sentences = (gold == tree.heads)[kept], batch.indices[kept.nonzero()[0]]
         yield HeadChoices(scores, golden, chosen, right, doubt[kept], sentences)
-
-
-def _widened(values: np.ndarray, n: int) -> np.ndarray:
-    # Values of words ``[b, n]``, with room for the extra words of a batch.
-    return np.pad(values, ((0, 0), (0, n - values.shape[1])))
 
 
 def trees_of(

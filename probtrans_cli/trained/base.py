@@ -209,10 +209,6 @@ class ModelBase:
         assert self.folder is not None, "it was loaded"
         _KEPT[self.folder] = _stamp(self.folder), self
 
-    @property
-    def has_root_column(self) -> bool:
-        return self.network.has_root_column
-
     def collate(self, split: Split, indices: np.ndarray, device: torch.device | None = None) -> Batch:
         """Return the batch of some sentences of a split; ``device``: the model's by default."""
         device = device or self.machine.device
@@ -383,12 +379,26 @@ def texts_of(model: ModelBase, scores: dict[str, Any]) -> dict[str, str | bytes]
         **({} if model.arc_temperature is None else {"arc_temperature": model.arc_temperature}),
         **({} if model.origin is None else {"origin": model.origin}),
     }
+    of_splits = "\n".join(
+        f"- {split}: {_scores(values)}" for split, values in scores.items() if isinstance(values, dict)
+    )
+    readme = f"""# {model.recipe.name}
+
+{model.recipe.model.describe()}
+Trained by probtrans {__version__}, task `{model.recipe.task.kind}`, {model.step} updates;
+{counts["encoder"]:,} encoder parameters, {model.vocabulary.size:,} vocabulary entries.
+
+{of_splits}
+
+Use it with `probtrans parse FOLDER` and `probtrans eval FOLDER`. The folder is complete: weights (safetensors),
+vocabulary, labels, recipe; `SHA256SUMS` holds the checksum of every file.
+"""
     return {
         "config.json": as_json(config),
         "labels.json": as_json(model.labels),
         "eval.json": as_json(scores),
         "recipe.yaml": dump_recipe(model.recipe, [f"Recipe of this checkpoint, resolved, probtrans {__version__}"]),
-        "README.md": _readme(model, counts, scores),
+        "README.md": readme,
         **model.vocabulary_files,
     }
 
@@ -410,20 +420,3 @@ def _scores(values: dict[str, Any]) -> str:
 
 def as_json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-
-
-def _readme(model: ModelBase, counts: dict[str, int], eval_scores: dict[str, Any]) -> str:
-    scores = "\n".join(
-        f"- {split}: {_scores(values)}" for split, values in eval_scores.items() if isinstance(values, dict)
-    )
-    return f"""# {model.recipe.name}
-
-{model.recipe.model.describe()}
-Trained by probtrans {__version__}, task `{model.recipe.task.kind}`, {model.step} updates;
-{counts["encoder"]:,} encoder parameters, {model.vocabulary.size:,} vocabulary entries.
-
-{scores}
-
-Use it with `probtrans parse FOLDER` and `probtrans eval FOLDER`. The folder is complete: weights (safetensors),
-vocabulary, labels, recipe; `SHA256SUMS` holds the checksum of every file.
-"""

@@ -122,37 +122,29 @@ def choose_on_dev(model: ModelBase, dev: Split | None) -> dict[str, Any]:
     """
     if dev is None:
         return {}
-    return _choose_decision(model, dev) | _choose_temperature(model, dev) | choose_arc_temperature(model, dev)
-
-
-def _choose_decision(model: ModelBase, dev: Split) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
     task, layer = model.recipe.task, model.network.output
-    if not layer.decisions:
-        return {}
-    scores: dict[float, float] = {}
-    for choice in layer.decisions:
-        layer.decide(choice)
-        scores[choice] = task_scores(model, dev, final=False)[task.metric] or 0.0
-    best = max(scores, key=lambda choice: scores[choice] if task.larger_is_better else -scores[choice])
-    layer.decide(best)
-    by_choice = ", ".join(f"{score:.4g} with {choice:g}" for choice, score in scores.items())
-    console.log(f"{layer.decision} {best:g}: dev {task.metric} {by_choice}")
-    return {"decision": {layer.decision: best, task.metric: {f"{choice:g}": score for choice, score in scores.items()}}}
-
-
-def _choose_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
-    if not model.recipe.task.learned:
-        return {}
-    parts, predictor = [], predictor_of(model, at_temperature=False)
-    for outputs, batch in answered(model.task, predictor, dev, model.evaluation(), ranks=model.ranks):
-        if (questions := model.task.questions(batch)) is not None:
-            scores = outputs.scores[questions.scores].float()
-            parts.append((scores.cpu().numpy(), questions.gold.cpu().numpy()))
-    fitted = _fitted(model, parts, uncertainty.HIGHEST)
-    if fitted is None:
-        return {}
-    model.temperature = round(fitted.temperature, 6)
-    return {"temperature": _reported("temperature", fitted)}
+    if layer.decisions:
+        scores: dict[float, float] = {}
+        for choice in layer.decisions:
+            layer.decide(choice)
+            scores[choice] = task_scores(model, dev, final=False)[task.metric] or 0.0
+        best = max(scores, key=lambda choice: scores[choice] if task.larger_is_better else -scores[choice])
+        layer.decide(best)
+        by_choice = ", ".join(f"{score:.4g} with {choice:g}" for choice, score in scores.items())
+        console.log(f"{layer.decision} {best:g}: dev {task.metric} {by_choice}")
+        of_choices = {f"{choice:g}": score for choice, score in scores.items()}
+        chosen["decision"] = {layer.decision: best, task.metric: of_choices}
+    if task.learned:
+        parts, predictor = [], predictor_of(model, at_temperature=False)
+        for outputs, batch in answered(model.task, predictor, dev, model.evaluation(), ranks=model.ranks):
+            if (questions := model.task.questions(batch)) is not None:
+                values = outputs.scores[questions.scores].float()
+                parts.append((values.cpu().numpy(), questions.gold.cpu().numpy()))
+        if (fitted := _fitted(model, parts, uncertainty.HIGHEST)) is not None:
+            model.temperature = round(fitted.temperature, 6)
+            chosen["temperature"] = _reported("temperature", fitted)
+    return chosen | choose_arc_temperature(model, dev)
 
 
 def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
@@ -186,7 +178,7 @@ def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
 def _fitted(
     model: ModelBase, parts: Sequence[tuple[np.ndarray, np.ndarray]], highest: float
 ) -> uncertainty.Fitted | None:
-    # Scores and gold of the batches of this process.
+    # ``parts``: scores and gold of the batches of this process.
     together = model.ranks.dealt_back(parts, "the answers of dev")
     return uncertainty.fitted([(scores, gold) for scores, gold in together], highest)
 
@@ -202,14 +194,12 @@ def _spread(dev: Split) -> Split:
     return dev.select(np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64)))
 
 
-def has_trees(split: Split) -> bool:
-    return split.has("heads") and all(bool((heads >= 0).all()) for heads in split.columns("heads"))
-
-
 def can_score_trees(model: ModelBase, split: Split) -> bool:
     """Return whether trees of a model's arcs can be scored on a split: it has arcs, its task gives no trees itself, and
     the split has gold trees."""
-    return model.recipe.model.facts.has_arcs and not model.task.answers.trees and has_trees(split)
+    if not model.recipe.model.facts.has_arcs or model.task.answers.trees or not split.has("heads"):
+        return False
+    return all(bool((heads >= 0).all()) for heads in split.columns("heads"))
 
 
 def columns(split: Split, name: str) -> list[np.ndarray]:

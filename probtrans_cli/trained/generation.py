@@ -82,9 +82,15 @@ def continuations(
         for group in groups:
             if before:
                 group.read(model, [str(before[text]) for text in group.texts])
-            for text, log_p in zip(group.texts, group.predict(model), strict=True):
-                step[text] = model.vocabulary.decode(sampling.choose(log_p, random[text]))
-            group.keep([row for row, text in enumerate(group.texts) if step[text] != sampling.stop])
+            with torch.no_grad(), model.machine.autocast():
+                scores = model.network.next_scores(len(group.texts), group.memory, model.task.readout)
+            log_p: Float[np.ndarray, "b v"] = scores.double().log_softmax(-1).cpu().numpy()
+            for text, of_text in zip(group.texts, log_p, strict=True):
+                step[text] = model.vocabulary.decode(sampling.choose(of_text, random[text]))
+            going = [row for row, text in enumerate(group.texts) if step[text] != sampling.stop]
+            if len(going) < len(group.texts):
+                group.texts = [group.texts[row] for row in going]
+                group.memory = [part[going] for part in group.memory]
         groups = [group for group in groups if group.texts]
         yield step
 
@@ -112,20 +118,6 @@ class _Group:
         with model.machine.autocast():
             self.memory = model.network.read_on(ids, self.memory, features)
         self.length += 1
-
-    @torch.no_grad()
-    def predict(self, model: ModelBase) -> Float[np.ndarray, "b v"]:
-        """Return the logarithm of the probability of every entry of the vocabulary behind each text."""
-        with model.machine.autocast():
-            scores = model.network.next_scores(len(self.texts), self.memory, model.task.readout)
-        log_p: np.ndarray = scores.double().log_softmax(-1).cpu().numpy()
-        return log_p
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Leave out all texts but those of some rows."""
-        if len(rows) < len(self.texts):
-            self.texts = [self.texts[row] for row in rows]
-            self.memory = [part[list(rows)] for part in self.memory]
 
 
 def _no_position(words: int, limit: int) -> DataError:

@@ -61,29 +61,24 @@ class Column:
     names: dict[str, int] = field(default_factory=dict)
     values: array[int] = field(default_factory=lambda: array("i"))
 
-    def add(self, texts: Iterable[str], none: str | None = None) -> None:
-        names = self.names
-        self.values.extend(-1 if text == none else names.setdefault(text, len(names)) for text in texts)
 
-
+@dataclass
 class Types:
     """The words and tags of all sentences that pass through, in order; words as the vocabulary normalises them."""
 
-    def __init__(self, normalise: Callable[[str], str] = str) -> None:
-        self.normalise = normalise
-        self.columns = {name: Column() for name in COLUMNS}
-
-    @classmethod
-    def of(cls, model: ModelBase) -> Types:
-        return cls(model.vocabulary.normalise)
+    normalise: Callable[[str], str]
+    columns: dict[str, Column] = field(default_factory=lambda: {name: Column() for name in COLUMNS})
 
     def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
         """Yield the same sentences, noted as they pass."""
         for sentence in sentences:
             no_tags = ["_"] * len(sentence.words)
-            self.columns["words"].add(map(self.normalise, sentence.words))
-            for name in (name for name in COLUMNS if name != "words"):
-                self.columns[name].add(sentence.tags.get(name, no_tags), none="_")
+            for name, column in self.columns.items():
+                are_words, names = name == "words", column.names
+                texts = map(self.normalise, sentence.words) if are_words else sentence.tags.get(name, no_tags)
+                column.values.extend(
+                    -1 if text == "_" and not are_words else names.setdefault(text, len(names)) for text in texts
+                )
             yield sentence
 
 
@@ -102,16 +97,13 @@ def expected_counts(
         real = distributions[mask]
         where = (starts[indices][:, None] + np.arange(mask.shape[1]))[mask]
         for name, table in counts.items():
-            _add_by_type(table, values[name][where], real)
+            of_words = values[name][where]
+            order = np.argsort(of_words, kind="stable")
+            order = order[np.searchsorted(of_words[order], 0) :]  # without words of no type
+            if len(order):
+                present, begins = np.unique(of_words[order], return_index=True)
+                table[present] += np.add.reduceat(real[order].astype(table.dtype), begins, axis=0)
     return counts
-
-
-def _add_by_type(table: np.ndarray, types: np.ndarray, rows: np.ndarray) -> None:
-    order = np.argsort(types, kind="stable")
-    order = order[np.searchsorted(types[order], 0) :]
-    if len(order):
-        present, starts = np.unique(types[order], return_index=True)
-        table[present] += np.add.reduceat(rows[order].astype(table.dtype), starts, axis=0)
 
 
 @dataclass(frozen=True)
@@ -248,24 +240,3 @@ def describe(model: ModelBase, corpus: Split, types: Types, top: int | None) -> 
         "unused_labels": sorted(set(range(len(mass))) - set(used)),
         "pairs": pairs_of(model, used, top or PAIRS),
     }
-
-
-def as_misc(labels: Sequence[int] | np.ndarray, probabilities: Sequence[float] | np.ndarray) -> str:
-    """Write a word's labels as the value of an entry of MISC: ``17:0.93,4:0.05``."""
-    pairs = zip(labels, probabilities, strict=True)
-    return ",".join(f"{int(label)}:{float(probability):.4f}" for label, probability in pairs)
-
-
-def as_notes(labels: np.ndarray, probabilities: np.ndarray) -> tuple[tuple[str, ...], ...]:
-    """Write the labels of each word as they are drawn, a line each, ``17:.93``; both [n, k]."""
-    return tuple(
-        tuple(f"{label}:{float(p):.2f}".replace(":0.", ":.") for label, p in zip(*word, strict=True))
-        for word in zip(labels.tolist(), probabilities, strict=True)
-    )
-
-
-def as_records(labels: np.ndarray, probabilities: np.ndarray) -> list[list[dict[str, float]]]:
-    return [
-        [{"label": int(label), "probability": round(float(p), 6)} for label, p in zip(*word, strict=True)]
-        for word in zip(labels, probabilities, strict=True)
-    ]

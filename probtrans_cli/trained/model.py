@@ -9,7 +9,7 @@ must know the columns beforehand, and rows of several models can stand in one ta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -116,7 +116,8 @@ class Model(ModelBase):
         """Yield what :meth:`analyze` says as Arrow: batches of ``rows`` analyses, in the columns of
         :data:`probtrans_cli.trained.model.SCHEMA`, which are the same for all models. ``options``: those of `analyze`.
         """
-        return record_batches(self.analyze(texts, **options), rows)
+        analyses = self.analyze(texts, **options)
+        return map(record_batch, iter(lambda: list(islice(analyses, rows)), []))
 
 
 # --- analyses as Arrow ------------------------------------------------------------------------------------------------
@@ -190,15 +191,15 @@ SCHEMA = pa.schema(
 MORE = "more"
 
 
-def record_batches(analyses: Iterable[Analysis], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the analyses, ``rows`` in a batch."""
-    remaining = iter(analyses)
-    while portion := list(islice(remaining, rows)):
-        yield record_batch(portion)
-
-
 def record_batch(analyses: Iterable[Analysis]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([_row(analysis.record()) for analysis in analyses], schema=SCHEMA)
+    rows = []
+    for record in (analysis.record() for analysis in analyses):
+        row = {name: value for name, value in record.items() if name in SCHEMA.names and not _is_other(name, value)}
+        rest = {name: value for name, value in record.items() if name not in row}
+        if "channel" in row:
+            row["channel"] = str(row["channel"])
+        rows.append({**row, MORE: json.dumps(rest, ensure_ascii=False)} if rest else row)
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
 def records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -209,14 +210,6 @@ def records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         if (record.get("channel") or "").isdigit():
             record["channel"] = int(record["channel"])
         yield record | more
-
-
-def _row(record: Mapping[str, Any]) -> dict[str, Any]:
-    row = {name: value for name, value in record.items() if name in SCHEMA.names and not _is_other(name, value)}
-    rest = {name: value for name, value in record.items() if name not in row}
-    if "channel" in row:
-        row["channel"] = str(row["channel"])
-    return {**row, MORE: json.dumps(rest, ensure_ascii=False)} if rest else row
 
 
 def _is_other(name: str, value: Any) -> bool:

@@ -18,8 +18,8 @@ from probtrans_cli.text import rounded
 from probtrans_cli.trained.arcs import chain_of, read_arcs
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
 from probtrans_cli.trained.formats import FORMATS, DisplayOptions
-from probtrans_cli.trained.latent_labels import as_records, most_probable, require_labels
-from probtrans_cli.trained.predictions import Reader, require_alternatives
+from probtrans_cli.trained.latent_labels import most_probable, require_labels
+from probtrans_cli.trained.predictions import Reader
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor_of
 from probtrans_cli.trained.several import SentenceTrees, Tree, random_of
 from probtrans_cli.trees.best import Trees
@@ -176,7 +176,10 @@ class Analysis:
                 deviations=self.deviations,
             )  # fmt: skip
         if self.latent_labels is not None:
-            record["latent_labels"] = as_records(*self.latent_labels)
+            record["latent_labels"] = [
+                [{"label": int(label), "probability": round(float(p), 6)} for label, p in zip(*of_word, strict=True)]
+                for of_word in zip(*self.latent_labels, strict=True)
+            ]
         if task is not None and task.answers.with_text:
             id_ = {} if self.sentence.id is None else {"id": self.sentence.id}
             record = {**id_, "text": character_spans(self.sentence)[0], **record}
@@ -211,8 +214,8 @@ class Parser:
         self.model, self.options, self.splitter = model, options, splitter
         self.answers = self.left_out = 0
         kind = model.recipe.task.kind
-        if options.top is not None and options.latent_labels is None:
-            require_alternatives(model)
+        if options.top is not None and options.latent_labels is None and not model.task.answers.alternatives:
+            raise UsageError(f"--top: a task of kind {kind} gives no alternatives", hint="leave it out")
         if options.trees and not (model.recipe.model.facts.has_arcs or model.task.answers.trees):
             message = f"a model of kind {model.recipe.model.kind} tells no heads of words: it has no trees"
             raise UsageError(message, hint="add --trees no")
@@ -258,7 +261,7 @@ class Parser:
                 yield from self._analyses(list(group))
 
     def _analyses(self, sentences: Sequence[Sentence]) -> Iterator[Analysis]:
-        model, count = self.model, self.options.latent_labels
+        model, count, root = self.model, self.options.latent_labels, self.model.network.has_root_column
         reader = Reader.of(model, sentences)
         if fault := model.too_long(sentences, reader.split):
             if fault[0]:
@@ -278,12 +281,11 @@ class Parser:
                 if best is not None:
                     changes["latent_labels"] = best[0][row][real], best[1][row][real]
                 if predictions and sentences[index].words:  # specials alone are no sentence
-                    changes |= self._predicted(reader, predictions[row], batch.trees, row, index)
+                    changes |= self._predicted(sentences[index], predictions[row], batch.trees, row)
                 for part in parts[index]:
                     part.update(changes)
             for number, tree in enumerate(trees):
-                probabilities = tree.probabilities(root=model.has_root_column)
-                spread = tree.deviations(root=model.has_root_column)
+                probabilities, spread = tree.probabilities(root=root), tree.deviations(root=root)
                 for row, index in enumerate(batch.indices):
                     real = batch.mask[row]
                     read = True if batch.host is None else batch.host[row][real] < 0
@@ -300,15 +302,13 @@ class Parser:
         for analyses, changed in zip(plain, parts, strict=True):
             yield from (replace(analysis, **part) for analysis, part in zip(analyses, changed, strict=True))
 
-    def _predicted(
-        self, reader: Reader, prediction: Prediction, trees: Trees | None, row: int, index: int
-    ) -> dict[str, Any]:
+    def _predicted(self, sentence: Sentence, prediction: Prediction, trees: Trees | None, row: int) -> dict[str, Any]:
         task = self.model.task
-        changes = {"prediction": reader.located(prediction, index), "task": task}
+        changes = {"prediction": task.located(prediction, sentence), "task": task}
         if task.answers.trees and self.options.trees:
             changes["heads"] = np.array(prediction["heads"], dtype=np.int64)
             changes["probabilities"] = np.array(prediction["head_probability"])
-            changes |= self._several(None if self.readings else trees, row, reader.sentences[index], None)
+            changes |= self._several(None if self.readings else trees, row, sentence, None)
         return changes
 
     def _several(self, trees: Trees | None, row: int, sentence: Sentence, reading: Reading | None) -> dict[str, Any]:
@@ -366,27 +366,26 @@ class Parser:
         The first reading names the decoder, and what a viewer sees first. ``gold``: with the sentences' own trees, if
         they have some; ``strict``: all must.
         """
+        section = self.model.recipe.model
         for unread, group in groupby(sentences, key=lambda sentence: bool(sentence.unread)):
             if unread:
-                yield from map(self._no_tree, group)
+                for sentence in group:
+                    shape = (section.iterations, section.trees + 1, len(sentence.words))
+                    yield EveryTree(
+                        words=tuple(sentence.words),
+                        heads=np.broadcast_to(chain_of(len(sentence.words)), shape),
+                        probabilities=np.full(shape, np.nan),
+                        channel=self.readings[0].channel,
+                        iteration=self.readings[0].iteration,
+                        title=Analysis(sentence).places(probability=False).title,
+                        right_to_left=reads_right_to_left(sentence.words),
+                    )
             else:
                 yield from self._every_tree(list(group), gold=gold, strict=strict)
 
-    def _no_tree(self, sentence: Sentence) -> EveryTree:
-        section, reading = self.model.recipe.model, self.readings[0]
-        shape = (section.iterations, section.trees + 1, len(sentence.words))
-        return EveryTree(
-            words=tuple(sentence.words),
-            heads=np.broadcast_to(chain_of(len(sentence.words)), shape),
-            probabilities=np.full(shape, np.nan),
-            channel=reading.channel,
-            iteration=reading.iteration,
-            title=Analysis(sentence).places(probability=False).title,
-            right_to_left=reads_right_to_left(sentence.words),
-        )
-
     def _every_tree(self, sentences: Sequence[Sentence], *, gold: bool, strict: bool) -> Iterator[EveryTree]:
         model, section, first = self.model, self.model.recipe.model, self.readings[0]
+        root = model.network.has_root_column
         channels: list[Channel] = [*range(section.trees), "mean"]
         iterations = range(1, section.iterations + 1)
         readings = [replace(first, channel=channel, iteration=t) for t in iterations for channel in channels]
@@ -407,14 +406,14 @@ class Parser:
             # None of sentences to be split.
             predictions |= dict(zip(batch.indices.tolist(), self._abstained(batch.predictions), strict=False))
             for number, tree in enumerate(trees):
-                chances = np.exp(tree.scores[:, :, : n + model.has_root_column])
-                spread = tree.deviations(root=model.has_root_column)
+                chances = np.exp(tree.scores[:, :, : n + root])
+                spread = tree.deviations(root=root)
                 for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
                     heads[index][number] = tree.heads[row][real]
                     if spread is not None:
                         of_index = deviations.setdefault(index, np.full(heads[index].shape, np.nan))
                         of_index[number] = spread[row][real]
-                    of_words = chances[row][real][:, np.pad(real, (0, model.has_root_column), constant_values=True)]
+                    of_words = chances[row][real][:, np.pad(real, (0, root), constant_values=True)]
                     probabilities[index][number] = arc_probabilities(
                         heads[index][None, None, number], of_words[None, None]
                     )
@@ -423,12 +422,12 @@ class Parser:
                         kept[number] = of_words
         predictions |= dict(enumerate(self.splitter.predictions(sentences) if self.splitter else ()))
         for index, sentence in enumerate(sentences):
-            if gold and strict and sentence.heads is None:
-                raise no_gold(sentence)
+            if gold and strict:
+                gold_heads(sentence)
             of_pairs, n = marginals.get(index), len(sentence.words)
             places = Places()
             if n and index in predictions:
-                places = model.task.places(reader.located(predictions[index], index), probability=True)
+                places = model.task.places(model.task.located(predictions[index], sentence), probability=True)
             notes = places.notes_of(n)
             if model.task.answers.trees and places.arcs:  # arcs that are drawn are those of the encoder
                 of_tree = (_in_words(arc, sentence.words) for arc in places.arcs)
@@ -477,7 +476,10 @@ def splitter_by(splitting: ModelBase, model: ModelBase, *, rescore: bool) -> Spl
     return splitter(splitting, model, rescore)  # type: ignore[no-any-return]
 
 
-def no_gold(sentence: Sentence) -> DataError:
+def gold_heads(sentence: Sentence) -> list[int]:
+    """Return the heads that the input gives."""
+    if sentence.heads is not None:
+        return sentence.heads
     if (word := sentence.missing_head) is not None:
-        return DataError(f"{word}: a word without HEAD: its sentence has no gold tree", hint="leave out --gold")
-    return DataError(f"{sentence.where}: has no gold tree", hint="leave out --gold")
+        raise DataError(f"{word}: a word without HEAD: its sentence has no gold tree", hint="leave out --gold")
+    raise DataError(f"{sentence.where}: has no gold tree", hint="leave out --gold")

@@ -14,7 +14,6 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.data.tokens import MASK
 from probtrans_cli.data.vocabularies.spelling import looked_up
-from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.arcs import word_batches
@@ -38,7 +37,10 @@ class Reader:
         """Encode the sentences, with a word of one token in the place of each mask."""
         vocabulary = model.vocabulary
         masks = masks_of(model)
-        filler = _filler(model) if any(not masks.isdisjoint(sentence.words) for sentence in sentences) else ""
+        filler = ""
+        if any(not masks.isdisjoint(sentence.words) for sentence in sentences):
+            entries = (vocabulary.decode(id) for id in range(vocabulary.size) if id not in vocabulary.specials)
+            filler = next((word for word in entries if vocabulary.encode_words([word]).sizes == [1]), "[MASK]")
         # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
         extra = extra_words(model.extra_words)
 
@@ -70,9 +72,6 @@ class Reader:
             hidden[rows, places] = True
         return replace(batch, ids=batch.ids.masked_fill(batch.tokens_of(hidden), self.model.vocabulary.MASK))
 
-    def located(self, prediction: Prediction, index: int) -> Prediction:
-        return self.model.task.located(prediction, self.sentences[index])
-
 
 def predictions(
     model: ModelBase, sentences: Sequence[Sentence], top: int | None = None, predictor: Predictor | None = None
@@ -91,15 +90,8 @@ def predictions(
     for batch in word_batches(model, reader.split, shown=reader.shown, predict=True, top=top, predictor=predictor):
         for index, prediction in zip(batch.indices.tolist(), batch.predictions, strict=True):
             if sentences[index].words:  # specials alone are no sentence
-                answers[index] = reader.located(prediction, index)
+                answers[index] = model.task.located(prediction, sentences[index])
     yield from answers
-
-
-def require_alternatives(model: ModelBase) -> None:
-    """Refuse to ask for the most probable answers where there is only one."""
-    if not model.task.answers.alternatives:
-        kind = model.recipe.task.kind
-        raise UsageError(f"--top: a task of kind {kind} gives no alternatives", hint="leave it out")
 
 
 def no_room(model: ModelBase, sentence: Sentence) -> str | None:
@@ -116,9 +108,3 @@ def masks_of(model: ModelBase) -> frozenset[str]:
     """Return the spellings of a hidden word for a model that predicts words; none for other models."""
     vocabulary = model.vocabulary
     return frozenset({MASK, vocabulary.decode(vocabulary.MASK)} if model.task.answers.kind == "words" else ())
-
-
-def _filler(model: ModelBase) -> str:
-    vocabulary = model.vocabulary
-    entries = (vocabulary.decode(id) for id in range(vocabulary.size) if id not in vocabulary.specials)
-    return next((word for word in entries if vocabulary.encode_words([word]).sizes == [1]), "[MASK]")

@@ -31,14 +31,14 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.parametrize import ParametrizationList
 
 from probtrans_cli.errors import UsageError
@@ -122,10 +122,6 @@ class Predictor(ABC):
     """Whether answers have the arcs of each member; only where members have the same channels."""
     kept_arcs: int = 1  # how often the arcs of a batch are in memory
 
-    def with_member_arcs(self) -> Predictor:
-        """Return the same with the arcs of each member, where that can be."""
-        return self
-
     def ready(self) -> Self:
         self.network.eval()
         return self
@@ -145,10 +141,7 @@ class Plain(Predictor):
     several: ClassVar[bool] = False
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        outputs: Outputs = self.network(inputs, wants)
-        if self.temperature != 1.0:
-            scores = {name: values.float() / self.temperature for name, values in outputs.scores.items()}
-            outputs = replace(outputs, scores=scores)
+        outputs = tempered(self.network(inputs, wants), self.temperature)
         if self.doubt:
             outputs = replace(outputs, doubt={name: mixture([values]) for name, values in outputs.scores.items()})
         return outputs
@@ -240,23 +233,18 @@ class Dropout(_Members):
         network, device = self.plain.network, inputs.ids.device
         generators = [device] if device.type == "cuda" else []
         for number in range(self.samples):
-            with _dropping(network), torch.random.fork_rng(generators):
-                torch.manual_seed(mixed_seed(self.seed, number))
-                outputs = replace(self.plain, doubt=False)(inputs, wants)
+            # Dropout is active, and nothing else that belongs to training; weights that are drawn there are not.
+            network.train()
+            for part in network.modules():
+                if isinstance(part, ParametrizationList):
+                    part.eval()
+            try:
+                with torch.random.fork_rng(generators):
+                    torch.manual_seed(mixed_seed(self.seed, number))
+                    outputs = replace(self.plain, doubt=False)(inputs, wants)
+            finally:
+                network.eval()
             yield outputs.scores
-
-
-@contextmanager
-def _dropping(network: nn.Module) -> Iterator[None]:
-    # Dropout is active, and nothing else that belongs to training; weights that are drawn there are not.
-    network.train()
-    for part in network.modules():
-        if isinstance(part, ParametrizationList):
-            part.eval()
-    try:
-        yield
-    finally:
-        network.eval()
 
 
 @dataclass(frozen=True)
@@ -310,9 +298,6 @@ class Draws(_Members):
     def first(self) -> Plain:
         return Plain(self.network)
 
-    def with_member_arcs(self) -> Draws:
-        return replace(self, member_arcs=self.samples > 1)
-
     @property
     def several(self) -> bool:  # type: ignore[override]
         return self.samples > 1
@@ -339,32 +324,22 @@ class Draws(_Members):
         if not wants.arcs:
             return tempered(super().__call__(inputs, wants), self.temperature)
         rest = _without_scores(self.first, inputs, replace(wants, arcs=()))
-        arcs = _Arcs(keep=self.member_arcs)
-        members = (arcs.add(outputs) for outputs in self._passes(inputs, replace(wants, states=False)))
+        kept: list[Tensor] = []  # the arcs of each draw, or only their sum
+
+        def members() -> Iterator[dict[tuple[str, int], Tensor]]:
+            for outputs in self._passes(inputs, replace(wants, states=False)):
+                assert outputs.arcs is not None, "they are wanted"
+                kept.append(outputs.arcs)
+                if not self.member_arcs:
+                    kept[:] = [reduce(torch.add, kept)]
+                yield _apart(outputs.scores, self.sizes)
+
         if wants.scores:
-            parts = by_name(_apart(outputs.scores, self.sizes) for outputs in members)
-            rest = tempered(_answered(rest, parts, self.doubt), self.temperature)
+            rest = tempered(_answered(rest, by_name(members()), self.doubt), self.temperature)
         else:
-            deque(members, maxlen=0)
-        assert arcs.total is not None, "there are members"
-        kept = torch.stack(arcs.kept) if self.member_arcs else None
-        return replace(rest, arcs=arcs.total / arcs.number, member_arcs=kept)
-
-
-@dataclass
-class _Arcs:
-    keep: bool
-    number: int = 0
-    total: Tensor | None = None
-    kept: list[Tensor] = field(default_factory=list)
-
-    def add(self, outputs: Outputs) -> Outputs:
-        assert outputs.arcs is not None, "they are wanted"
-        self.number += 1
-        self.total = outputs.arcs if self.total is None else self.total + outputs.arcs
-        if self.keep:
-            self.kept.append(outputs.arcs)
-        return outputs
+            deque(members(), maxlen=0)
+        member_arcs = torch.stack(kept) if self.member_arcs else None
+        return replace(rest, arcs=reduce(torch.add, kept) / self.samples, member_arcs=member_arcs)
 
 
 @dataclass(frozen=True)
@@ -414,9 +389,9 @@ def temperature_of(model: ModelBase) -> float:
     return model.temperature if model.recipe.predict.temperature and model.temperature is not None else 1.0
 
 
-def plain(model: ModelBase, *, doubt: bool = False) -> Plain:
+def plain(model: ModelBase) -> Plain:
     """Return one pass with a model's weights, or with their means, at the temperature that it predicts with."""
-    return Plain(model.network, temperature_of(model), doubt)
+    return Plain(model.network, temperature_of(model))
 
 
 def predictor_of(model: ModelBase, options: PredictOptions = AS_TRAINED, *, at_temperature: bool = True) -> Predictor:

@@ -82,7 +82,10 @@ class SentenceTrees:
         predictions: list[dict[str, Any]] = [{} for _ in heads]
         if self.relations is not None:
             of_arcs = self.relations[:, words, columns]  # [c, trees, n]
-            number = of_arcs.argmax(0) if random is None else _drawn(of_arcs, random)
+            number = of_arcs.argmax(0)
+            if random is not None:
+                sums = np.exp(of_arcs).cumsum(0)
+                number = np.asarray((sums <= random.random(sums.shape[1:]) * sums[-1]).sum(0))
             chances = np.exp(np.take_along_axis(of_arcs, number[None], 0)[0])
             for tree, prediction in enumerate(predictions):
                 prediction |= {
@@ -92,11 +95,6 @@ class SentenceTrees:
                     "relation_probability": chances[tree].tolist(),
                 }
         return tuple(map(Tree, heads, probabilities, log_p.tolist(), predictions))
-
-
-def _drawn(log_p: Float[np.ndarray, "c s n"], random: np.random.Generator) -> Int64[np.ndarray, "s n"]:
-    sums = np.exp(log_p).cumsum(0)
-    return np.asarray((sums <= random.random(sums.shape[1:]) * sums[-1]).sum(0))
 
 
 def random_of(seed: int, words: Sequence[str], *reading: object) -> np.random.Generator:

@@ -28,6 +28,7 @@ from probtrans_cli.trained.model import Model
 
 MEASURES = ("surprisal", "entropy", "rank")
 PAIR = '{"sentence_good": "...", "sentence_bad": "..."}'
+PHENOMENON = ("linguistics_term", "phenomenon", "UID")  # keys that may name it, the first before the others
 TIE = 1e-4  # bits that rounding may make of the same words in two sentences
 COLUMNS = ("sentence", "word", "begin", "end", "form", *MEASURES)
 
@@ -97,13 +98,9 @@ def score_pairs(predictions: str, gold: str | None, *, model: str | None = None)
         bits = list(zip(sums[::2], sums[1::2], strict=True))
     ties = np.array([abs(good - bad) < TIE for good, bad in bits])
     right = np.array([good < bad for good, bad in bits]) & ~ties
-    terms = np.array([_phenomenon(pair) for _, pair in pairs])
+    terms = np.array([str(next((pair[key] for key in PHENOMENON if key in pair), "")) for _, pair in pairs])
     by_name = {term: _share(right[terms == term]) for term in sorted({*terms.tolist()} - {""})}
     return {**_share(right), "ties": int(ties.sum()), **({"phenomena": by_name} if by_name else {})}
-
-
-def _phenomenon(pair: Mapping[str, Any]) -> str:
-    return str(next((pair[key] for key in ("linguistics_term", "phenomenon", "UID") if key in pair), ""))
 
 
 def _bits_of(pair: Mapping[str, Any], where: str) -> tuple[float, float]:

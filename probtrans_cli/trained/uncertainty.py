@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -77,15 +78,19 @@ class Notes:
         if self.scale is not None:
             scaled = (scores.float() * self.scale).log_softmax(-1)
             columns_of_batch |= {"scaled_confidence": scaled.max(-1).values.exp(), "scaled_nll": -_at(scaled, gold)}
-        for name, values in inner_doubt(self.model, self.predictor, outputs).items():
-            columns_of_batch[name] = _of_questions(values, batch, self.model)
+        if entropies := inner_doubt(self.model, self.predictor, outputs):
+            wants, words = self.model.task.wants(batch), batch.tokens_of(batch.words)
+            tokens = wants.tokens if wants.words is None else batch.tokens_of(wants.words)
+            for name, values in entropies.items():  # that of its word, or the mean over the words of its sentence
+                means = (values * words).sum(1) / words.sum(1).clamp(min=1)
+                columns_of_batch[name] = means if tokens is None else values[tokens]
         self.rows.add(columns_of_batch)
 
 
+@dataclass
 class _Rows:
     # Columns that grow batch by batch.
-    def __init__(self) -> None:
-        self.parts: dict[str, list[np.ndarray]] = {}
+    parts: dict[str, list[np.ndarray]] = field(default_factory=dict)
 
     def add(self, values: Mapping[str, Tensor]) -> None:
         for name, column in values.items():
@@ -131,19 +136,10 @@ def _at(values: Tensor, gold: Tensor) -> Tensor:
     return values.gather(-1, gold.clamp(min=0)[:, None])[:, 0]
 
 
-def _of_questions(values: Tensor, batch: Batch, model: ModelBase) -> Tensor:
-    # Values of tokens ``[b, n]`` for every question: that of its word, or the mean over the words of its sentence.
-    wants = model.task.wants(batch)
-    tokens = wants.tokens if wants.words is None else batch.tokens_of(wants.words)
-    if tokens is not None:
-        return values[tokens]
-    words = batch.tokens_of(batch.words)
-    return (values * words).sum(1) / words.sum(1).clamp(min=1)
-
-
+@dataclass
 class _WithInnerWants(Predictor):
-    def __init__(self, model: ModelBase, predictor: Predictor) -> None:
-        self.model, self.predictor = model, predictor
+    model: ModelBase
+    predictor: Predictor
 
     def ready(self) -> Self:
         self.predictor.ready()

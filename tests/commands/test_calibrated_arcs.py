@@ -26,7 +26,7 @@ def by_loop(run: str, file: str, temperature: float) -> dict[str, np.ndarray]:
     """Loss, Brier score, confidence and rightness of the heads of a file, from all marginals of the page of trees."""
     model = probtrans_cli.load(run)
     model.temper_arcs(None)
-    has_root, (channel, iteration) = model.has_root_column, (model.reading.channel, model.reading.iteration)
+    has_root, (channel, iteration) = model.network.has_root_column, (model.reading.channel, model.reading.iteration)
     place = (iteration - (iteration > 0), model.recipe.model.trees if channel == "mean" else channel)
     rows: dict[str, list[float]] = {"nll": [], "brier": [], "confidence": [], "right": []}
     sentences = list(read_conllu(Path(file).read_text("utf-8").splitlines(), file))

@@ -342,7 +342,7 @@ def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Inv
     ran = invoke("parse", str(run), str(tmp_path / "words.txt"), "-f", "jsonl", "--iteration", "-1", "--channel", "1")
     tree = json.loads(ran.out)
     model = Model.load(str(run))
-    assert model.has_root_column
+    assert model.network.has_root_column
     corpus = Split.encode([Sentence(tree["words"])], model.vocabulary, model.labels)
     ((batch, _),) = read_arcs(model, corpus, [model.read("1", -1, None)])
     assert batch.arcs.shape == (1, 1, 2, 6, 7)

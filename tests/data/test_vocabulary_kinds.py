@@ -274,7 +274,7 @@ def test_a_tree_is_that_of_the_words_with_the_rest_hung_in(blind: Path) -> None:
         return trees_of(model, corpus, readings)
 
     for reading, of_sentences, of_words_alone in zip(readings, trees(sentences), trees(read), strict=True):
-        if reading.decoder == "argmax" and not model.has_root_column:
+        if reading.decoder == "argmax" and not model.network.has_root_column:
             assert all(0 not in heads for heads in of_sentences[:2]), "there is no root to choose"
         for text, heads, of_words in zip(sentences, of_sentences, of_words_alone, strict=True):
             words = text.split()

@@ -268,7 +268,7 @@ def test_eval_finds_what_was_planted(trained: Path, monkeypatch: pytest.MonkeyPa
     ternary = torch.zeros(8, 2, 8, 8)
     ternary[1, 0, 5, 3] = 0.5  # bucket 1: x = -3, the head 3 to the right
     monkeypatch.setattr(model.network.encoder, "ternary_scores", lambda **_: ternary)
-    types = labels.Types.of(model)
+    types = labels.Types(model.vocabulary.normalise)
     corpus = Split.encode(types.passing(read_corpus(Path("test.conllu"), "auto")), model.vocabulary, model.labels)
     found = labels.describe(model, corpus, types, top=50)
     assert [entry["count"] for entry in found["labels"]] == sorted((e["count"] for e in found["labels"]), reverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -19,9 +19,7 @@ from probtrans_cli.tasks.base import Places, Prediction
 from probtrans_cli.text import harmless, json_line
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.formats import DisplayOptions
-from probtrans_cli.trained.formats.pictures import gold_heads
-from probtrans_cli.trained.latent_labels import as_misc
-from probtrans_cli.trained.parses import Analysis
+from probtrans_cli.trained.parses import Analysis, gold_heads
 from probtrans_cli.trained.predictions import predictions
 from probtrans_cli.trained.predictor import Predictor
 
@@ -29,7 +27,7 @@ from probtrans_cli.trained.predictor import Predictor
 def jsonl(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
     """Yield an object for each tree, with the task's predictions; probabilities are always in it."""
     for analysis in analyses:
-        gold = {"gold": gold_heads(analysis)} if options.gold else {}
+        gold = {"gold": gold_heads(analysis.sentence)} if options.gold else {}
         yield json_line(analysis.record() | gold) + "\n"
 
 
@@ -63,7 +61,10 @@ def conllu(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[st
             if analysis.deviations is not None:
                 misc["ProbSD"] = ["" if np.isnan(p) else f"{p:.4f}" for p in analysis.deviations]
         if analysis.latent_labels is not None:
-            misc["Labels"] = [as_misc(*best) for best in zip(*analysis.latent_labels, strict=True)]
+            misc["Labels"] = [
+                ",".join(f"{label}:{p:.4f}" for label, p in zip(*of_word, strict=True))
+                for of_word in zip(*analysis.latent_labels, strict=True)
+            ]
         # A parser's own heads stand in the columns of its prediction.
         heads = None if analysis.heads is None or analysis.reading is None else analysis.heads.tolist()
         lines = annotated(
@@ -86,8 +87,8 @@ def _words_alone(analysis: Analysis) -> Analysis:
 
 AT_ONCE = 512  # sentences
 
-Write = Callable[[Sentence, Prediction, Places, Data], str]
-"""A sentence with its gold annotation, its prediction and where that stands, as text."""
+SIDE_BY_SIDE = ("conllu", "columns", "table", "jsonl", "cogs")
+"""The data formats that have a place for predictions beside gold."""
 
 
 def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Predictor | None = None) -> Iterator[str]:
@@ -111,7 +112,7 @@ def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Pre
         for sentence, prediction in zip(portion, predictions(model, portion, predictor=predictor), strict=True):
             if prediction is not None:
                 places = model.task.places(prediction, probability=False)
-                yield SIDE_BY_SIDE[form](sentence, prediction, places, data)
+                yield _beside_gold(form, sentence, prediction, places, data)
 
 
 def require_side_by_side(model: ModelBase) -> str:
@@ -130,26 +131,6 @@ def require_side_by_side(model: ModelBase) -> str:
     return form
 
 
-def _gold_in_misc(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
-    del prediction, data
-    gold = {
-        f"Gold{name.upper()}": _gold(sentence.tags.get(name), len(sentence.words), ABSENT.get(name))
-        for name in places.columns
-    }
-    return "\n".join([*annotated(sentence, columns=places.columns, misc=gold), "", ""])
-
-
-def _gold(tags: Sequence[str] | None, words: int, absent: str | None) -> list[str]:
-    return [""] * words if tags is None else ["" if tag == absent else tag for tag in tags]
-
-
-def _columns(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
-    del places
-    between = data.columns.separator or " "
-    rows = zip(sentence.words, sentence.tags["tag"], prediction["tags"], strict=True)
-    return "".join(between.join(row) + "\n" for row in rows) + "\n"
-
-
 def _between_columns(sentences: Sequence[Sentence], names: Iterable[str]) -> str:
     for sentence in sentences:
         for text in chain(sentence.words, sentence.tags["tag"]):
@@ -160,30 +141,23 @@ def _between_columns(sentences: Sequence[Sentence], names: Iterable[str]) -> str
     return "\t" if any(" " in text for text in texts) else " "
 
 
-def _table(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
-    del places, data
-    chance = f"{prediction['label_probability']:.6f}"
-    return "\t".join([" ".join(sentence.words), sentence.labels[LABEL], prediction["label"], chance]) + "\n"
-
-
-def _jsonl(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
-    del places
-    record = {data.jsonl.text: sentence.words, data.jsonl.label: sentence.labels[LABEL]}
-    record |= {f"predicted_{name}": value for name, value in prediction.items()}
-    return json.dumps(record, ensure_ascii=False) + "\n"
-
-
-def _cogs(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
-    del places, data
-    row = [" ".join(sentence.words), sentence.form or "", sentence.labels["case"], prediction["logical_form"] or ""]
-    return "\t".join(row) + "\n"
-
-
-SIDE_BY_SIDE: Mapping[str, Write] = {
-    "conllu": _gold_in_misc,
-    "columns": _columns,
-    "table": _table,
-    "jsonl": _jsonl,
-    "cogs": _cogs,
-}
-"""By the name of the data format."""
+def _beside_gold(form: str, sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    if form == "conllu":
+        misc = {}
+        for name in places.columns:
+            tags = sentence.tags.get(name) or [""] * len(sentence.words)
+            misc[f"Gold{name.upper()}"] = ["" if tag == ABSENT.get(name) else tag for tag in tags]
+        return "\n".join([*annotated(sentence, columns=places.columns, misc=misc), "", ""])
+    if form == "columns":
+        between = data.columns.separator or " "
+        rows = zip(sentence.words, sentence.tags["tag"], prediction["tags"], strict=True)
+        return "".join(between.join(row) + "\n" for row in rows) + "\n"
+    if form == "jsonl":
+        record = {data.jsonl.text: sentence.words, data.jsonl.label: sentence.labels[LABEL]}
+        record |= {f"predicted_{name}": value for name, value in prediction.items()}
+        return json.dumps(record, ensure_ascii=False) + "\n"
+    if form == "table":
+        cells = [sentence.labels[LABEL], prediction["label"], f"{prediction['label_probability']:.6f}"]
+    else:
+        cells = [sentence.form or "", sentence.labels["case"], prediction["logical_form"] or ""]
+    return "\t".join([" ".join(sentence.words), *cells]) + "\n"

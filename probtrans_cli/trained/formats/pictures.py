@@ -20,8 +20,7 @@ from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.formats import DisplayOptions
-from probtrans_cli.trained.latent_labels import as_notes
-from probtrans_cli.trained.parses import Analysis, Parser, no_gold
+from probtrans_cli.trained.parses import Analysis, Parser, gold_heads
 from probtrans_cli.trees.drawing import Arc, Drawing, EveryTree, displacy_line, reads_right_to_left
 from probtrans_cli.trees.drawing import latex as latex_pictures
 from probtrans_cli.trees.drawing.html import page
@@ -96,9 +95,21 @@ def drawing(analysis: Analysis, options: DisplayOptions) -> Drawing:
     """Return the sentence with its tree, and the task's predictions: below the words, and above the sentence."""
     words = tuple(analysis.words)
     places = analysis.places(probability=options.probability)
-    arcs = [*(places.arcs or _arcs(analysis, options)), *(_gold_arcs(analysis) if options.gold else ())]
+    arcs = list(places.arcs)
+    heads, chances, reading = analysis.heads, analysis.probabilities, analysis.reading
+    if not arcs and heads is not None and chances is not None and reading is not None:
+        unknown = np.full(len(heads), np.nan)
+        chances = chances if options.probability else unknown
+        spread = unknown if analysis.deviations is None else analysis.deviations
+        for number, (head, *values) in enumerate(zip(heads, chances, spread, strict=True), start=1):
+            chance, deviation = (None if np.isnan(value) else float(value) for value in values)
+            arcs.append(Arc(number, int(head), chance, reading.channel, deviation))
+    arcs += _gold_arcs(analysis) if options.gold else ()
     channel = f"channel {analysis.reading.channel}" if options.several and analysis.reading is not None else ""
-    latent = () if analysis.latent_labels is None else as_notes(*analysis.latent_labels)
+    latent = [  # a line for each label of a word, `17:.93`
+        tuple(f"{label}:{p:.2f}".replace(":0.", ":.") for label, p in zip(*of_word, strict=True))
+        for of_word in zip(*(analysis.latent_labels or ((), ())), strict=True)
+    ]
     notes = [(*of_task, *labels) for of_task, labels in zip_longest(places.notes_of(len(words)), latent, fillvalue=())]
     return Drawing(
         words,
@@ -110,19 +121,8 @@ def drawing(analysis: Analysis, options: DisplayOptions) -> Drawing:
     )
 
 
-def _arcs(analysis: Analysis, options: DisplayOptions) -> Iterator[Arc]:
-    if analysis.heads is None or analysis.probabilities is None or analysis.reading is None:
-        return
-    unknown = np.full(len(analysis.heads), np.nan)
-    chances = analysis.probabilities if options.probability else unknown
-    spread = unknown if analysis.deviations is None else analysis.deviations
-    for i, head in enumerate(analysis.heads):
-        chance, deviation = (None if np.isnan(value) else float(value) for value in (chances[i], spread[i]))
-        yield Arc(i + 1, int(head), chance, analysis.reading.channel, deviation)
-
-
 def _gold_arcs(analysis: Analysis) -> Iterator[Arc]:
-    heads = gold_heads(analysis)
+    heads = gold_heads(analysis.sentence)
     relations = (
         analysis.sentence.relations or [""] * len(heads) if analysis.task and analysis.task.answers.trees else []
     )
@@ -130,13 +130,6 @@ def _gold_arcs(analysis: Analysis) -> Iterator[Arc]:
         Arc(number, head, None, GOLD, relation=relations[number - 1].strip("_") if relations else "")
         for number, head in enumerate(heads, start=1)
     )
-
-
-def gold_heads(analysis: Analysis) -> list[int]:
-    """Return the heads that the input gives."""
-    if analysis.sentence.heads is None:
-        raise no_gold(analysis.sentence)
-    return analysis.sentence.heads
 
 
 # --- the gallery ------------------------------------------------------------------------------------------------------
