@@ -240,10 +240,11 @@ def example_files(model: Model, form: str) -> dict[str, str]:
     }
 
 
-def alone(module: str = answers.__name__) -> dict[str, str]:
-    """Return a module of this package and all that it imports of it, by the names of files that import each other."""
+def alone() -> dict[str, str]:
+    """Return :mod:`probtrans_cli.export.answers` and all of this package that it imports, by the names of files that
+    import each other."""
     files: dict[str, str] = {f"{ALONE}/__init__.py": ""}
-    waiting = [module]
+    waiting = [answers.__name__]
     while waiting:
         name = waiting.pop()
         path = f"{ALONE}/{_stem(name)}.py"

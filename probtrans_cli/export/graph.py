@@ -230,8 +230,15 @@ class GraphPredictor(Predictor):
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
         if self.plan.readout is not None:
             assert wants.tokens is not None, "a language model is asked for tokens"
-            of_words = self._word_by_word(inputs.ids.cpu()).to(inputs.ids.device)
-            return Outputs(scores={"words": of_words[wants.tokens]})
+            b, sizes = len(inputs.ids), self.plan.sizes
+            memory = torch.zeros(b, sizes["states"], 0, sizes["labels"])
+            of_words: list[Tensor] = []  # the scores of every word by the words before it, and of the word behind all
+            for word in inputs.ids.cpu().unbind(1):
+                outputs = self.run({"word": word.contiguous(), "memory": memory})
+                of_words += [] if of_words else [outputs["first"].expand_as(outputs[MAIN])]
+                of_words.append(outputs[MAIN])
+                memory = outputs[NEXT]
+            return Outputs(scores={"words": torch.stack(of_words[:-1], dim=1).to(inputs.ids.device)[wants.tokens]})
         named: dict[str, Tensor] = dict(self.run(arrays(self.plan, inputs, wants)))
         arcs, sentence = named.pop("arcs", None), named.pop("sentence", None)
         scores = {self.plan.main if name == MAIN else name: value for name, value in named.items()}
@@ -248,18 +255,6 @@ class GraphPredictor(Predictor):
             sentence=sentence,
             arcs=None if arcs is None else arcs[:, None],
         )
-
-    def _word_by_word(self, ids: Tensor) -> Tensor:
-        """Return the scores ``[b, n, v]`` of every word by the words before it."""
-        sizes = self.plan.sizes
-        memory = torch.zeros(ids.shape[0], sizes["states"], 0, sizes["labels"])
-        scores: list[Tensor] = []
-        for word in ids.unbind(1):
-            outputs = self.run({"word": word.contiguous(), "memory": memory})
-            scores += [] if scores else [outputs["first"].expand_as(outputs[MAIN])]
-            scores.append(outputs[MAIN])
-            memory = outputs[NEXT]
-        return torch.stack(scores[:-1], dim=1)
 
 
 # --- tracing --------------------------------------------------------------------------------------------------------
@@ -286,15 +281,12 @@ def axes_of(graph: Graph) -> dict[str, list[int | str]]:
     """Return the axes of the outputs, by name: sizes, and names of those that follow from the inputs'."""
     before, after = (graph(**example_of(graph, sizes)) for sizes in (_EXAMPLE, _LARGER))
     axis_of = {_LARGER[name] - size: name for name, size in _EXAMPLE.items()}
-
-    def named(size: int, larger: int) -> int | str:
-        name = axis_of.get(larger - size)
-        return size if name is None else f"{name} + {size - _EXAMPLE[name]}".removesuffix(" + 0")
-
-    return {
-        name: [named(*pair) for pair in zip(value.shape, after[name].shape, strict=True)]
-        for name, value in before.items()
-    }
+    axes: dict[str, list[int | str]] = {name: list(value.shape) for name, value in before.items()}
+    for name, sizes in axes.items():
+        for number, (size, larger) in enumerate(zip(before[name].shape, after[name].shape, strict=True)):
+            if axis := axis_of.get(larger - size):
+                sizes[number] = f"{axis} + {size - _EXAMPLE[axis]}".removesuffix(" + 0")
+    return axes
 
 
 def traced(graph: Graph, form: str) -> ExportedProgram:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +43,17 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     Where `transformers` is not installed, the difference is null, and a line on stderr says so.
     """
     sentences = random_sentences(model, np.random.default_rng(0))
-    written = write_model(model, out, expand_shared=options.expand_shared, dtype=getattr(torch, options.dtype))
-    difference = difference_there(model, out, written.architecture, *sentences)
-    for note in written.notes:
+    architecture, notes = write_model(
+        model, out, expand_shared=options.expand_shared, dtype=getattr(torch, options.dtype)
+    )
+    difference = difference_there(model, out, architecture, *sentences)
+    for note in notes:
         console.log(note)
     if difference is None:
         console.log("transformers is not installed: what it makes of the folder was not measured")
     report = source_of(model, "hf", options.dtype) | {
-        "architecture": written.architecture,
-        "notes": written.notes,
+        "architecture": architecture,
+        "notes": notes,
         "largest_difference": difference,
         "bytes": (out / "model.safetensors").stat().st_size,
         **change_of_score(model, in_precision(model.network, options.dtype), options),
@@ -64,16 +65,8 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     return report
 
 
-@dataclass(frozen=True)
-class Written:
-    """The class that opens a written folder, and notes for people."""
-
-    architecture: str
-    notes: list[str]
-
-
-def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch.dtype) -> Written:
-    """Write a model to a folder that must not exist, or be empty."""
+def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch.dtype) -> tuple[str, list[str]]:
+    """Write a model to a folder that must not exist, or be empty; return the class that opens it, and notes."""
     section: Any = model.recipe.model
     network, hint = model.network, "choose --format safetensors"
     # A word's row must be all that goes into the encoder for it.
@@ -93,13 +86,13 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
     texts, notes = tokenizer_files(model.vocabulary, network.longest)
     if section.kind == OWN:
         write_probabilistic(section, tensors, folder, pad=model.vocabulary.PAD, texts=texts, dtype=dtype)
-        return Written("ProbabilisticModel", [*notes, "the output layer is left out"])
+        return "ProbabilisticModel", [*notes, "the output layer is left out"]
     if section.facts.is_causal:
         never = [model.vocabulary.PAD, model.vocabulary.MASK]
         files = {**model.vocabulary_files, **texts}  # so that a training can start from it
         options: dict[str, Any] = {"pad": never[0], "never": never, "texts": files, "dtype": dtype}
         notes += write_gpt2(section, weights_of(network), folder, expand_shared=expand_shared, **options)
-        return Written(GPT2, notes)
+        return GPT2, notes
     architecture = architecture_of(model)
     if architecture == "BertModel":
         kind = model.recipe.task.kind
@@ -113,7 +106,7 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
     if rows is not None and rows.names is not None and architecture.endswith("Classification"):
         base |= {"id2label": dict(enumerate(rows.names)), "label2id": {name: id for id, name in enumerate(rows.names)}}
     bert = bert_of(section, tensors, base, expand_shared=expand_shared)
-    return Written(architecture, notes + write_bert(bert, folder, architecture, texts=texts, dtype=dtype))
+    return architecture, notes + write_bert(bert, folder, architecture, texts=texts, dtype=dtype)
 
 
 def architecture_of(model: Model) -> Architecture:

@@ -53,8 +53,6 @@ def quantise(path: Path) -> None:
 
     model = onnx.load(path)
     with _quietly():
-        import onnx  # noqa: PLC0415  (an extra)
-
         graph = model.graph
         constants = {it.name for it in graph.initializer} | {""}
         fixed: list[Any] = []

@@ -15,8 +15,9 @@ import hashlib
 import html
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,16 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     name = f"{stem}-py3-none-any.whl"
 
     def pack(folder: Path) -> None:
+        place, about = f"{PACKAGES}/{package.replace('-', '_')}", f"{stem}.dist-info"
+        files = ((f"{place}/{file}", (folder / file).read_bytes()) for file in [*listed(folder), SUMS])
         texts = _about(model, package, options, card)
-        _write_wheel(folder, folder / name, f"{PACKAGES}/{package.replace('-', '_')}", f"{stem}.dist-info", texts)
+        record = []
+        with zipfile.ZipFile(folder / name, "x", zipfile.ZIP_DEFLATED) as archive:
+            for file, content in chain(files, ((f"{about}/{file}", text.encode()) for file, text in texts.items())):
+                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                record.append(f"{file},sha256={digest},{len(content)}\n")
+                _add(archive, file, content)
+            _add(archive, f"{about}/RECORD", "".join([*record, f"{about}/RECORD,,\n"]).encode())
 
     report = folder_format.write(model, out, options, {"README.md": card}, format="wheel", finish=pack)
     return report | {"package": f"{package} {options.package_version}", "wheel": str(out / name)}
@@ -92,18 +101,6 @@ def _about(model: Model, package: str, options: ExportOptions, card: str) -> dic
     }
 
 
-def _write_wheel(folder: Path, path: Path, place: str, about: str, texts: Mapping[str, str]) -> None:
-    with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
-        record = []
-        names = [*listed(folder), SUMS]
-        files: Iterator[tuple[str, bytes]] = ((f"{place}/{name}", (folder / name).read_bytes()) for name in names)
-        for name, content in (*files, *((f"{about}/{name}", text.encode()) for name, text in texts.items())):
-            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-            record.append(f"{name},sha256={digest},{len(content)}\n")
-            _add(archive, name, content)
-        _add(archive, f"{about}/RECORD", "".join([*record, f"{about}/RECORD,,\n"]).encode())
-
-
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     entry = zipfile.ZipInfo(name)  # of 1980: the same model gives the same wheel
     entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o100644 << 16
@@ -117,7 +114,10 @@ def _card(model: Model, package: str, scores: Mapping[str, Any], options: Export
     recipe = model.recipe
     kind = recipe.task.kind
     counts = model.network.parameter_counts()
-    files = {split: _names(getattr(recipe.data, split)) for split in ("train", "dev", "test", "extra")}
+    files: dict[str, list[str]] = {}
+    for split in ("train", "dev", "test", "extra"):
+        names = getattr(recipe.data, split)
+        files[split] = [] if names is None else [names] if isinstance(names, str) else list(names)
     languages = sorted({match[1] for name in files["train"] if (match := re.match(r"ud/([a-z]{2,3})_", name))})
     top: dict[str, Any] = {"library_name": "probtrans", "tags": ["probtrans", "dependency-trees", kind]}
     top |= {"pipeline_tag": _HUB_TASKS[kind]} if kind in _HUB_TASKS else {}
@@ -181,10 +181,6 @@ scores above say little: measure first, with `probtrans eval`. The trees of a mo
 are induced: they tell what the model attends to, and need not be what a linguist draws. Probabilities are the model's
 own, and calibrated only as far as it was measured (`probtrans eval --uncertainty`).
 """
-
-
-def _names(value: Any) -> list[str]:
-    return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
 def _data(files: Mapping[str, list[str]]) -> str:
