@@ -57,8 +57,7 @@ class Section(BaseModel):
 class KindSection(Section):
     """Base of the sections among which ``kind:`` chooses."""
 
-    kind: str
-    """The name of the kind; each kind has a literal of one value."""
+    kind: str  # the name of the kind; each kind has a literal of one value
 
 
 class FormatOptions(Section):

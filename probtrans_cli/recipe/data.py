@@ -80,6 +80,8 @@ class VocabularySection(KindSection):
     """Whether every entry is a whole word with its training count, as `model.head_bias` needs."""
     has_extra_words: ClassVar[bool] = False
     """Whether it can have an entry for each extra word of open information extraction."""
+    beside_folder: ClassVar[tuple[tuple[str, ...], str]] = (), ""
+    """Keys that say how it is made of the training file, and why they do not go together with its `folder`."""
 
     @property
     def omits_words(self) -> bool:
@@ -98,7 +100,10 @@ class VocabularySection(KindSection):
 
     def inconsistencies(self) -> Iterable[Inconsistency]:
         """Check the section by itself: the path of each wrong key below this section, with the reason."""
-        return ()
+        names, reason = self.beside_folder
+        for name in names if self.read_from is not None else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                yield (name,), reason
 
 
 VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
@@ -135,6 +140,10 @@ class WordVocabulary(VocabularySection):
 
     added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None, "punctuation": True, "folder": None})
     counts_words = has_extra_words = True
+    beside_folder = (
+        ("min_count", "max_size", "lowercase", "digits", "punctuation"),
+        "for words of the training file; those of data.vocabulary.folder have their own: leave it out",
+    )
 
     kind: Literal["words"] = "words"
     folder: File | None = None
@@ -155,14 +164,6 @@ class WordVocabulary(VocabularySection):
     features: WordFeatures | None = None
     """Features of the spelling (before `lowercase` and `digits`), so that unknown words differ; null = none. A hidden
     word of `task.kind: mlm` has none."""
-
-    def inconsistencies(self) -> Iterator[Inconsistency]:
-        for name in ("min_count", "max_size", "lowercase", "digits", "punctuation") if self.folder is not None else ():
-            if getattr(self, name) != type(self).model_fields[name].default:
-                yield (
-                    (name,),
-                    "for words of the training file; those of data.vocabulary.folder have their own: leave it out",
-                )
 
 
 @VOCABULARIES.add
@@ -186,6 +187,7 @@ class WordPieceVocabulary(VocabularySection):
 
     added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None})
     has_extra_words = True
+    beside_folder = ("size", "lowercase"), "for a trained vocabulary only: leave it out"
 
     kind: Literal["wordpiece"]
     folder: File | None = None
@@ -198,11 +200,6 @@ class WordPieceVocabulary(VocabularySection):
     features: WordFeatures | None = None
     """Features of the spelling, added to the scores of each piece; null = none. A lower-case vocabulary has no capitals
     for `shape`."""
-
-    def inconsistencies(self) -> Iterator[Inconsistency]:
-        for name in ("size", "lowercase") if self.folder is not None else ():
-            if getattr(self, name) != type(self).model_fields[name].default:
-                yield (name,), "for a trained vocabulary only: leave it out"
 
 
 @VOCABULARIES.add

@@ -7,14 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe.base import (
-    File,
-    Inconsistency,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    Section,
-)
+from probtrans_cli.recipe.base import File, Inconsistency, NonNegativeFloat, NonNegativeInt, PositiveInt, Section
 from probtrans_cli.recipe.data import NO_BLANK
 from probtrans_cli.recipe.task import TASKS, Surroundings, TaskSection
 

@@ -38,12 +38,13 @@ _UNBOUNDED = 2**31
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema of recipes: every key with its description and default; unknown keys are not allowed."""
     load_outside()
-    return copy.deepcopy(_schema())
+    return copy.deepcopy(dict(root()))
 
 
 @functools.cache
-def _schema() -> dict[str, Any]:
-    schema = Recipe.model_json_schema()
+def root() -> Schema:
+    """Return the schema of a whole recipe, to walk down from with :func:`kinds`; not to be changed."""
+    schema: dict[str, Any] = Recipe.model_json_schema()
     schema["title"] = "probtrans recipe"
     _describe(schema)
     sections = [schema, *schema["$defs"].values()]
@@ -70,8 +71,9 @@ def _describe(schema: dict[str, Any]) -> None:
     for section in classes:
         described = schema if section is Recipe else schema["$defs"].get(section.__name__)
         for name, field in section.model_fields.items() if described else ():
-            owner = next(cls for cls in section.__mro__ if name in inspect.get_annotations(cls))
-            text = _docstrings(owner.__module__).get((owner.__qualname__, name))
+            own = (cls for cls in section.__mro__ if issubclass(cls, Section))
+            texts = (_docstrings(cls.__module__).get((cls.__qualname__, name)) for cls in own)
+            text = next(filter(None, texts), None)
             key = field.alias or name
             properties = described["properties"]
             if text is not None and "description" not in properties.get(key, {"description"}):
@@ -94,15 +96,10 @@ def _docstrings(module: str) -> dict[tuple[str, str], str]:
     }
 
 
-CHANGED.append(_schema.cache_clear)  # the schema has what the tables of kinds have
+CHANGED.append(root.cache_clear)  # the schema has what the tables of kinds have
 
 
 # --- walking ----------------------------------------------------------------------------------------------------------
-
-
-def root() -> Schema:
-    """Return the schema of a whole recipe, to walk down from with :func:`kinds`; not to be changed."""
-    return _schema()
 
 
 def has_kinds(schema: Schema) -> bool:
@@ -113,7 +110,7 @@ def has_kinds(schema: Schema) -> bool:
 def kinds(schema: Schema) -> dict[str, Schema]:
     """Return the sections that this key can hold, by their ``kind`` ("" where there is one); empty for a value."""
     if "$ref" in schema:
-        return {"": _schema()["$defs"][schema["$ref"].rsplit("/", 1)[1]]}
+        return {"": root()["$defs"][schema["$ref"].rsplit("/", 1)[1]]}
     if "properties" in schema:
         return {"": schema}
     if "oneOf" in schema:
@@ -124,7 +121,7 @@ def kinds(schema: Schema) -> dict[str, Schema]:
 
 def every_key(schema: Schema | None = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Schema]]:
     """Yield every key of a recipe, or below ``schema``, with its path and schema; those of each kind, too."""
-    for section in kinds(_schema() if schema is None else schema).values():
+    for section in kinds(root() if schema is None else schema).values():
         for key, field in section["properties"].items():
             yield (*path, key), field
             if AS not in field:
@@ -184,7 +181,7 @@ def _either(words: Sequence[str]) -> str:
 
 def reference_markdown() -> str:
     """Write the recipe reference: one Markdown table for each section, and one for each kind of a section."""
-    return "\n\n".join(_tables(_schema(), (), "Keys at the top level.")) + "\n"
+    return "\n\n".join(_tables(root(), (), "Keys at the top level.")) + "\n"
 
 
 def _tables(schema: Schema, path: tuple[str, ...], meaning: str) -> Iterator[str]:

@@ -130,23 +130,36 @@ def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
         ((), recipe.task.inconsistencies_with(recipe)),
     )
     within = [((*section, *path), reason) for section, faults in of_sections for path, reason in faults]
-    return [
-        *_direction(recipe),
-        *_data(recipe),
-        *_training(recipe),
-        *_layers(recipe),
-        *_uncertain_weights(recipe),
-        *within,
-    ]
+    return [*_model(recipe), *_data(recipe), *_training(recipe), *_uncertain_weights(recipe), *within]
 
 
-def _direction(recipe: Recipe) -> Iterator[Inconsistency]:
+def _model(recipe: Recipe) -> Iterator[Inconsistency]:
     task, facts = recipe.task, recipe.model.facts
+    layers, frozen, path = facts.separate_layers, recipe.train.freeze, ("train", "freeze")
     if facts.encoders and task.is_causal:
         yield ("model", "kind"), f"`task.kind: {task.kind}` needs a causal model: choose probabilistic or transformer"
     elif task.is_causal != facts.is_causal and not facts.encoders:
         wanted = str(task.is_causal).lower()
         yield ("model", "causal"), f"`task.kind: {task.kind}` needs a model with `causal: {wanted}`"
+    none = f"this model of kind `{recipe.model.kind}` has no layers with weights of their own"
+    if recipe.optim.layer_decay != 1.0 and not layers:
+        yield ("optim", "layer_decay"), f"{none}: set this to 1"
+    if frozen is None:
+        return
+    uncertain = "optim.kind: ivon" if recipe.optim.posterior is not None else "model.bayes"
+    if recipe.train.probe:
+        yield path, "a probe leaves all but the output layer as it is: leave one out"
+    elif recipe.model.init_from is None:
+        yield path, "what is frozen must be trained: name it with model.init_from or --init-from"
+    elif frozen == "embeddings":
+        if (bayes := facts.variational) is not None and bayes.words:
+            yield path, "words with `model.bayes.words` have a distribution to find: leave one out"
+    elif not layers:
+        yield path, f"{none}: set this to embeddings or null"
+    elif frozen > layers:
+        yield path, f"found {frozen}, but the model has {layers} layers"
+    elif recipe.uncertain_weights is not None:
+        yield path, f"layers with `{uncertain}` have a distribution to find: choose embeddings, or leave one out"
 
 
 def _data(recipe: Recipe) -> Iterator[Inconsistency]:
@@ -250,29 +263,6 @@ def _training(recipe: Recipe) -> Iterator[Inconsistency]:
         yield ("optim", "encoder_rate"), "a probe leaves the encoder as it is: set this to 1"
 
 
-def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
-    layers, frozen, path = recipe.model.facts.separate_layers, recipe.train.freeze, ("train", "freeze")
-    none = f"this model of kind `{recipe.model.kind}` has no layers with weights of their own"
-    if recipe.optim.layer_decay != 1.0 and not layers:
-        yield ("optim", "layer_decay"), f"{none}: set this to 1"
-    if frozen is None:
-        return
-    uncertain = "optim.kind: ivon" if recipe.optim.posterior is not None else "model.bayes"
-    if recipe.train.probe:
-        yield path, "a probe leaves all but the output layer as it is: leave one out"
-    elif recipe.model.init_from is None:
-        yield path, "what is frozen must be trained: name it with model.init_from or --init-from"
-    elif frozen == "embeddings":
-        if (bayes := recipe.model.facts.variational) is not None and bayes.words:
-            yield path, "words with `model.bayes.words` have a distribution to find: leave one out"
-    elif not layers:
-        yield path, f"{none}: set this to embeddings or null"
-    elif frozen > layers:
-        yield path, f"found {frozen}, but the model has {layers} layers"
-    elif recipe.uncertain_weights is not None:
-        yield path, f"layers with `{uncertain}` have a distribution to find: choose embeddings, or leave one out"
-
-
 def _uncertain_weights(recipe: Recipe) -> Iterator[Inconsistency]:
     ivon, bayes = recipe.optim.posterior, recipe.model.facts.variational
     if ivon is not None:
@@ -310,7 +300,9 @@ def _bayes(recipe: Recipe, bayes: Bayes) -> Iterator[Inconsistency]:
         if recipe.task.several_answers:
             reason = f"`task.kind: {recipe.task.kind}` has several answers a word: choose samples"
             yield (*path, "objective"), reason
-    if key := bayes.asks_for_moments:
-        remedy = "choose samples" if key[0] == "predict" else "choose samples here and in model.bayes.predict.kind"
+    if "moments" in (bayes.objective, bayes.predict.kind):
+        of_objective = bayes.objective == "moments"
+        key = ("objective",) if of_objective else ("predict", "kind")
+        remedy = "choose samples" + (" here and in model.bayes.predict.kind" if of_objective else "")
         for option in recipe.without_moments:
             yield (*path, *key), f"there is no rule for the moments of {option}: {remedy}"

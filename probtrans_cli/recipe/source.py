@@ -23,14 +23,7 @@ from probtrans_cli.corpora import CORPORA
 from probtrans_cli.errors import UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import load_outside
-from probtrans_cli.recipe.faults import (
-    apply_override,
-    choose_kinds,
-    drop_removed,
-    error_of,
-    faults_of,
-    shown,
-)
+from probtrans_cli.recipe.faults import apply_override, choose_kinds, drop_removed, error_of, faults_of, shown
 from probtrans_cli.recipe.hf import expand
 from probtrans_cli.recipe.reference import root
 from probtrans_cli.recipe.schema import Recipe
@@ -63,12 +56,12 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
             raise UsageError(f"cannot read the recipe from standard input: {reason(error)}") from None
         return read_recipe(content, "<stdin>", overrides)
     path = _find(source)
-    return read_recipe(_content(path, regular_only=_is_stored(path, source)), str(path), overrides)
+    return read_recipe(_content(path, source), str(path), overrides)
 
 
 def load_stored(path: Path) -> Recipe:
     """Read the recipe that a run or a checkpoint has in its folder."""
-    document = _document(_content(path, regular_only=True), str(path))
+    document = _document(_content(path), str(path))
     if not document.faults:
         with suppress(ValidationError):  # a recipe of ours names all kinds: no schema is made, which takes longest
             return Recipe.model_validate(document.content)
@@ -84,7 +77,7 @@ def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
     if not path.is_file():
         return []
     try:
-        document = read_file(_content(path, regular_only=_is_stored(path, source)), str(path))
+        document = read_file(_content(path, source), str(path))
     except BrokenError:
         return []
     for number, override in enumerate(overrides, start=1):
@@ -100,14 +93,11 @@ def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
     return list(texts(document.content))
 
 
-def _is_stored(path: Path, source: str) -> bool:
-    # What the user has named may be a pipe, as `<(...)` is; what lies in the folder of a run may not.
-    return path.name == IN_FOLDER and path != Path(source)
-
-
-def _content(path: Path, *, regular_only: bool) -> bytes:
+def _content(path: Path, source: str | None = None) -> bytes:
+    # What the user has named, as ``source``, may be a pipe, as `<(...)` is; what lies in the folder of a run may not.
+    is_stored = source is None or (path.name == IN_FOLDER and path != Path(source))
     try:
-        with regular.open_file(path) if regular_only else path.open("rb") as file:
+        with regular.open_file(path) if is_stored else path.open("rb") as file:
             return file.read(LARGEST + 1)
     except OSError as error:
         raise UsageError(f"cannot read the recipe {printable(str(path), 200)}: {error.strerror}") from error
@@ -242,105 +232,56 @@ class Group:
 
 _GPU = "GPU"
 GROUPS = (
-    Group(
-        "To try it out",
-        "",
-        {"quickstart": "1 min", "quickstart-parser": "20 s", "quickstart-lm": "20 s", "openie-quick": "25 s"},
-    ),
-    Group(
-        "Dependency parsing",
-        "ewt",
-        {
-            "ud-probabilistic": "6 min", "ud-transformer": "5 min", "ud-minilm": "30 min",
-            "ud-100": "1 min", "ud-words": "5 min",
-        },
-    ),
+    Group("To try it out", "", {
+        "quickstart": "1 min", "quickstart-parser": "20 s", "quickstart-lm": "20 s", "openie-quick": "25 s",
+    }),
+    Group("Dependency parsing", "ewt", {
+        "ud-probabilistic": "6 min", "ud-transformer": "5 min", "ud-minilm": "30 min", "ud-100": "1 min",
+        "ud-words": "5 min",
+    }),
     Group("Trees from words alone", "ewt", {"trees-ud-probabilistic": "30 s", "trees-ewt-probabilistic": "24 min"}),
-    Group(
-        "Parts of speech",
-        "ewt",
-        {
-            "pos-ewt-affix": "2.5 min", "pos-ewt-small": "5 min", "pos-ewt-probabilistic": "28 min",
-            "pos-ewt-transformer": "30 min", "pos-ewt-minilm": "5 min", "pos-ewt-stacked": "8 min",
-            "pos-ewt-bayes": "19 min", "pos-ewt-ivon": "8 min", "upos-ewt-minilm": "6 min",
-            "upos-ewt-minilm-300": "1 min", "upos-ewt-probabilistic": "2 h", "upos-ewt-transformer": "31 min",
-            "uncertainty-ewt-bayes": "1 min",
-        },
-    ),
-    Group(
-        "Parts of speech",
-        "ptb-pos",
-        {"pos-ptb-probabilistic": _GPU, "pos-ptb-transformer": _GPU},
-    ),
-    Group(
-        "Named entities",
-        "wnut17",
-        {"wnut17-probabilistic": "3 min", "wnut17-transformer": "1.5 min", "wnut17-minilm": "6 min"},
-    ),
-    Group(
-        "Named entities",
-        "wikigold",
-        {"ner-wikigold-probabilistic": "40 s", "ner-wikigold-transformer": "25 s"},
-    ),
-    Group(
-        "Named entities",
-        "conll03",
-        {"ner-conll03-affix": "5 min", "ner-conll03-probabilistic": _GPU, "ner-conll03-transformer": _GPU},
-    ),
-    Group(
-        "Classes of sentences",
-        "sst2",
-        {
-            "sst2-bayes": "3 min", "sst2-minilm": "2 min", "sst2-probabilistic": "50 min", "sst2-transformer": "33 min",
-        },
-    ),
+    Group("Parts of speech", "ewt", {
+        "pos-ewt-affix": "2.5 min", "pos-ewt-small": "5 min", "pos-ewt-probabilistic": "28 min",
+        "pos-ewt-transformer": "30 min", "pos-ewt-minilm": "5 min", "pos-ewt-stacked": "8 min",
+        "pos-ewt-bayes": "19 min", "pos-ewt-ivon": "8 min", "upos-ewt-minilm": "6 min", "upos-ewt-minilm-300": "1 min",
+        "upos-ewt-probabilistic": "2 h", "upos-ewt-transformer": "31 min", "uncertainty-ewt-bayes": "1 min",
+    }),
+    Group("Parts of speech", "ptb-pos", {"pos-ptb-probabilistic": _GPU, "pos-ptb-transformer": _GPU}),
+    Group("Named entities", "wnut17", {
+        "wnut17-probabilistic": "3 min", "wnut17-transformer": "1.5 min", "wnut17-minilm": "6 min",
+    }),
+    Group("Named entities", "wikigold", {"ner-wikigold-probabilistic": "40 s", "ner-wikigold-transformer": "25 s"}),
+    Group("Named entities", "conll03", {
+        "ner-conll03-affix": "5 min", "ner-conll03-probabilistic": _GPU, "ner-conll03-transformer": _GPU,
+    }),
+    Group("Classes of sentences", "sst2", {
+        "sst2-bayes": "3 min", "sst2-minilm": "2 min", "sst2-probabilistic": "50 min", "sst2-transformer": "33 min",
+    }),
     Group("Classes of sentences", "sst5", {"sst5-probabilistic": "11 min", "sst5-transformer": "25 min"}),
-    Group(
-        "Logical forms",
-        "cogs",
-        {
-            "cogs-category": "8 min", "cogs-probabilistic": "17 min", "cogs-transformer": "11 min",
-            "cogs-universal": "8 min",
-        },
-    ),
-    Group(
-        "Tuples (open information extraction)",
-        "openie",
-        {"openie-extract": "15 min", "openie-extract-minilm": "14 min", "openie-extract-probabilistic": "15 min"},
-    ),
-    Group(
-        "Coordinations",
-        "ewt",
-        {
-            "openie-coordination": "7 min", "openie-coordination-minilm": "8 min",
-            "openie-coordination-probabilistic": "20 min",
-        },
-    ),
-    Group(
-        "Language models",
-        "ewt",
-        {
-            "mlm-ewt-rotary": "9 min", "mlm-ewt-probabilistic": "11 min", "mlm-ewt-transformer": "9 min",
-            "lm-ewt-probabilistic": "4 min", "lm-ewt-transformer": "5 min",
-        },
-    ),
-    Group(
-        "Language models",
-        "wikitext2",
-        {
-            "mlm-wikitext2-probabilistic": "9 min", "mlm-wikitext2-transformer": "9 min", "mlm-wikitext2-hour": "1 h",
-            "pretrain-wikitext2-bert": "11 min", "lm-wikitext2-probabilistic": "10 min",
-            "lm-wikitext2-transformer": "10 min", "ner-words": "8 min",
-        },
-    ),
-    Group(
-        "Language models",
-        "ptb-mlm",
-        {
-            "mlm-ptb-probabilistic": _GPU, "mlm-ptb-transformer": _GPU, "lm-ptb-probabilistic": "10 min",
-            "lm-ptb-transformer": "10 min",
-        },
-    ),
+    Group("Logical forms", "cogs", {
+        "cogs-category": "8 min", "cogs-probabilistic": "17 min", "cogs-transformer": "11 min",
+        "cogs-universal": "8 min",
+    }),
+    Group("Tuples (open information extraction)", "openie", {
+        "openie-extract": "15 min", "openie-extract-minilm": "14 min", "openie-extract-probabilistic": "15 min",
+    }),
+    Group("Coordinations", "ewt", {
+        "openie-coordination": "7 min", "openie-coordination-minilm": "8 min",
+        "openie-coordination-probabilistic": "20 min",
+    }),
+    Group("Language models", "ewt", {
+        "mlm-ewt-rotary": "9 min", "mlm-ewt-probabilistic": "11 min", "mlm-ewt-transformer": "9 min",
+        "lm-ewt-probabilistic": "4 min", "lm-ewt-transformer": "5 min",
+    }),
+    Group("Language models", "wikitext2", {
+        "mlm-wikitext2-probabilistic": "9 min", "mlm-wikitext2-transformer": "9 min", "mlm-wikitext2-hour": "1 h",
+        "pretrain-wikitext2-bert": "11 min", "lm-wikitext2-probabilistic": "10 min",
+        "lm-wikitext2-transformer": "10 min", "ner-words": "8 min",
+    }),
+    Group("Language models", "ptb-mlm", {
+        "mlm-ptb-probabilistic": _GPU, "mlm-ptb-transformer": _GPU, "lm-ptb-probabilistic": "10 min",
+        "lm-ptb-transformer": "10 min",
+    }),
     Group("Language models", "bllip", {"mlm-bllip-probabilistic": _GPU, "mlm-bllip-transformer": _GPU}),
     Group("Language models", "minipile", {"mlm-minipile-probabilistic": _GPU, "mlm-minipile-transformer": _GPU}),
 )  # fmt: skip

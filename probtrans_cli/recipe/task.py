@@ -138,17 +138,11 @@ class PlainMasking(Masking):
     """Masking as in Wu & Tu (2023): each known word with the same probability, always shown as `<mask>`."""
 
     rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
-    """Share of tokens that are hidden."""
     count: Literal["exact", "bernoulli"] = "bernoulli"
-    """exact: hide exactly this share, at least one token; bernoulli: hide each token with probability `rate`."""
     max_per_seq: PositiveInt | None = None
-    """With `count: exact`, the most hidden tokens; null = any number."""
     mask: Share = 1.0
-    """Share of the hidden tokens that are shown as `<mask>`."""
     random: Share = 0.0
-    """Share of the hidden tokens that are shown as a random entry of the vocabulary."""
     keep: Share = 0.0
-    """Share of the hidden tokens that are shown unchanged."""
 
 
 def _unsampled(sampled: int | None, recipe: Surroundings) -> Iterator[Inconsistency]:
@@ -220,7 +214,6 @@ class MaskedLanguageModel(WordPrediction):
 
     kind: Literal["mlm"]
     mlm: PlainMasking = PlainMasking()
-    """What is hidden."""
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         yield from super().inconsistencies_with(recipe)
@@ -326,6 +319,7 @@ class EntityRecognition(TaskSection):
 
     needs = "entities"
     metric = "f1"
+    learned: ClassVar = ("tag",)
 
     kind: Literal["ner"]
     loss: Literal["words", "sentences"] = "words"
@@ -335,10 +329,6 @@ class EntityRecognition(TaskSection):
     valid: bool = True
     """true: predict the most probable sequence of tags that the scheme allows; false: the most probable tag of each
     word."""
-
-    @property
-    def learned(self) -> tuple[str, ...]:
-        return ("tag",)
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         if recipe.data.columns.entities is None and recipe.data.format == "columns":
@@ -356,6 +346,7 @@ class Classification(TaskSection):
     metric = "accuracy"
     may_be_divided = False
     answers_lines = True
+    learned: ClassVar = ("label",)
 
     kind: Literal["classification"]
     representation: Literal["auto", "root", "cls", "mean"] = "auto"
@@ -364,10 +355,6 @@ class Classification(TaskSection):
     cls."""
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
-
-    @property
-    def learned(self) -> tuple[str, ...]:
-        return ("label",)
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         if self.representation == "root" and not recipe.model.facts.has_root:
@@ -494,6 +481,7 @@ class Parsing(TaskSection):
     may_be_cut = False
     may_be_divided = False
     shown_by = "-f tree"
+    not_linear: ClassVar = ("output",), "a probe is linear, and arcs are not: choose kind: tagging"
 
     kind: Literal["parsing"]
     output: Literal["heads", "biaffine"] = "biaffine"
@@ -537,10 +525,6 @@ class Parsing(TaskSection):
     @property
     def learned(self) -> tuple[str, ...]:
         return (self.relation_column, *self.tags)
-
-    @property
-    def not_linear(self) -> Inconsistency:
-        return ("output",), "a probe is linear, and arcs are not: choose kind: tagging"
 
     @property
     def tied(self) -> bool:

@@ -117,7 +117,6 @@ class LinearSchedule(_WarmedUp):
 
     kind: Literal["linear"]
     warmup: Fraction = 0.1
-    """Share of all steps in which the rate rises."""
 
 
 @SCHEDULES.add

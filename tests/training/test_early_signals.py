@@ -90,12 +90,12 @@ def test_signals_raise_nothing_before_the_schema_of_recipes_is_made(
 
     def stopped_at_once(*_: str, several: bool = False) -> NoReturn:
         del several
-        assert reference._schema.cache_info().currsize == 1
+        assert reference.root.cache_info().currsize == 1
         raise StoppedError("here")
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(module, "stopped_at_once", stopped_at_once)
-    reference._schema.cache_clear()
+    reference.root.cache_clear()
     request = {"train": train.TrainRequest, "prepare": prepare.PrepareRequest}[command]
     with pytest.raises(StoppedError, match="here"):
         getattr(module, command)(request("tiny.yaml"))

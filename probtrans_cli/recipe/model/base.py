@@ -24,6 +24,13 @@ class Growth(NamedTuple):
     width: float = 1.0
     rank: float = 1.0
 
+    @classmethod
+    def of(cls, width: int, base_width: int | None, rank: int, base_rank: int | None) -> Self | None:
+        """Compare sizes with those of the base; None where there is no base."""
+        if base_width is None:
+            return None
+        return cls(width / base_width, 1.0 if base_rank is None else rank / base_rank)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
@@ -239,10 +246,3 @@ class Bayes(Section):
     """samples: one draw of the weights for each batch; moments: the expected loss by moments, 6 to 8 times as slow."""
     predict: WeightPredict = WeightPredict()
     """How a trained model uses the uncertainty of its weights."""
-
-    @property
-    def asks_for_moments(self) -> tuple[str, ...] | None:
-        """The key of the section that needs moments through the network; None if there is none."""
-        if self.objective == "moments":
-            return ("objective",)
-        return ("predict", "kind") if self.predict.kind == "moments" else None

@@ -201,7 +201,6 @@ class NoDecomposition(Decomposition):
 
     has_gains = True
     can_be_causal = True
-
     by_channel = True
 
     kind: Literal["none"] = "none"
@@ -303,11 +302,6 @@ class Globals(Section):
     """m, the number of global features: of each channel (all-dep, dep-split), or in total (single-split, rectified)."""
     parameterization: Literal["direct", "neural"] = "direct"
     """direct: `B[c,k,a]` itself; neural (all-dep only): `B[c,k,a] = sum_g P(F_k = g) T''[c,a,g]`."""
-
-    @property
-    def chosen_apart(self) -> bool:
-        """Whether a variable of its own chooses among them."""
-        return self.kind in ("dep-split", "single-split")
 
     @property
     def by_channel(self) -> bool:
@@ -459,19 +453,12 @@ class ProbabilisticTransformer(ModelSection):
             order_cues=0 if self.head_bias is None else self.head_bias.order_cues,
             separate_layers=0 if self.share_potentials else self.iterations,
             width=self.labels,
-            growth=self._growth,
+            growth=Growth.of(self.labels, self.base_width, getattr(self.decomposition, "rank", 1), self.base_rank),
             root_width=None if self.root is None else self.root.labels,
             has_gains=self.gains,
             untraceable=("heads: tree", "heads=independent") if self.heads == "tree" else None,
             without_moments=(f"`model.kind: {self.kind}`",),
         )
-
-    @property
-    def _growth(self) -> Growth | None:
-        if self.base_width is None:
-            return None
-        rank = getattr(self.decomposition, "rank", 1)
-        return Growth(self.labels / self.base_width, 1.0 if self.base_rank is None else rank / self.base_rank)
 
     def widened(self, width: int) -> ProbabilisticTransformer:
         """Channels grow with the labels, and so do global features, where channels have none of their own."""
@@ -528,7 +515,9 @@ class ProbabilisticTransformer(ModelSection):
         if features is not None and features.kind == "all-dep" and self.heads == "tree":
             reason = "a word whose head is a global feature is in no tree: choose dep-split, single-split or rectified"
             yield ("globals", "kind"), reason
-        if self.message_weight.features is not None and (features is None or not features.chosen_apart):
+        # Of these two, a variable of its own chooses among the features.
+        has_weight = features is not None and features.kind in ("dep-split", "single-split")
+        if self.message_weight.features is not None and not has_weight:
             reason = (
                 "it is for `model.globals` of kind dep-split or single-split; rectified features have no weight, "
                 "and all-dep ones that of heads: choose one of the former, or set this to null"

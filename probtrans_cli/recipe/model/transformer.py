@@ -181,7 +181,7 @@ class Transformer(ModelSection):
             segment_types=self.segments,
             position_rows=self.positions.table_rows,
             width=self.width,
-            growth=self._growth,
+            growth=Growth.of(self.width, self.base_width, self.head_size or self.width // self.heads, self.base_rank),
             variational=self.bayes,
             without_moments=tuple(
                 f"`model.{name}`"
@@ -190,13 +190,6 @@ class Transformer(ModelSection):
             ),
             refuses_unknown_tensors=self.init_strict,
         )
-
-    @property
-    def _growth(self) -> Growth | None:
-        if self.base_width is None:
-            return None
-        size = self.head_size or self.width // self.heads
-        return Growth(self.width / self.base_width, 1.0 if self.base_rank is None else size / self.base_rank)
 
     def widened(self, width: int) -> Transformer:
         """Heads and the feed-forward layer grow with the width; the size of a head stays."""
