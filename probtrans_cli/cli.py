@@ -445,7 +445,7 @@ def train(
     from probtrans_cli.reports import sweeps  # noqa: PLC0415
 
     if check_width:
-        result = grids.check_width(request, grids.widths_of(check_width), picture)
+        result = grids.check_width(request, check_width, picture)
         _show(context, as_json, result, sweeps.coordinate_report)
     else:
         result = grids.sweep(request, sweep or (), shard=shard, number=number)
@@ -819,11 +819,7 @@ def serve(
     with quickly(compiles=False):
         from probtrans_cli.commands import serve as verb  # noqa: PLC0415
 
-    def answer(arguments: list[str]) -> int:
-        console.set_up()
-        return int(context.obj.run(arguments))
-
-    verb.serve(socket, checkpoints, answer)
+    verb.serve(socket, checkpoints, context.obj.run)
 
 
 @app.command(cls=Grouped, short_help="Write files of tuples or coordinations in another form.")

@@ -20,31 +20,16 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.parse import COUNTS, ParseRequest, Parsing, safe, unread_in_words
-from probtrans_cli.data.blocks import (
-    Block,
-    Ends,
-    Version,
-    checksum,
-    cut,
-    in_file,
-    lines_of,
-    require_unchanged,
-)
+from probtrans_cli.data.blocks import Block, Ends, Version, checksum, cut, in_file, lines_of, require_unchanged
 from probtrans_cli.data.files import display_name, require_output
 from probtrans_cli.data.processes import FEWER, Pool
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.streams import (
-    LARGEST_CHUNK,
-    appearances,
-    form_of,
-    located,
-    sentences_of,
-)
+from probtrans_cli.data.streams import LARGEST_CHUNK, appearances, form_of, located, sentences_of
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import SUMS, locate
 from probtrans_cli.folders.job import FAILED, JOB, Job
-from probtrans_cli.text import first_of, printable
+from probtrans_cli.text import counted, first_of, printable
 from probtrans_cli.trained.formats import FORMATS
 from probtrans_cli.version import __version__
 
@@ -187,7 +172,7 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
     if missing:
         done_before = len(share) - len(missing)
         are = "is" if done_before == 1 else "are"
-        console.log(f"{job.folder}: {_blocks(len(missing))} to do, {done_before:,} of this share {are} done")
+        console.log(f"{job.folder}: {counted(len(missing), 'block')} to do, {done_before:,} of this share {are} done")
         names = Counter(str(Path(name).resolve()) for name in request.parse.files)
         if repeated := [name for name, times in names.items() if times > 1]:
             console.log(f"named more than once, so parsed as often: {first_of(repeated)}")
@@ -207,12 +192,14 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
         for line in unread_in_words(unread):
             console.log(line)
     if failed:
-        message = f"{len(failed):,} of {_blocks(len(share))} failed: {first_of([str(number) for number in failed])}"
+        numbers = first_of([str(number) for number in failed])
+        message = f"{len(failed):,} of {counted(len(share), 'block')} failed: {numbers}"
         again = "the same command tries them again, and only them, while the files keep their sizes"
         raise DataError(message, hint=f"{job.folder / FAILED} says why; {again}")
     finished = len(job.done() & set(range(1, len(blocks) + 1)))
     rest = "put them together with --merge" if finished == len(blocks) else "the others are of other shares"
-    console.log(f"{job.folder}: {finished:,} of {_blocks(len(blocks))} {'is' if finished == 1 else 'are'} done; {rest}")
+    are = "is" if finished == 1 else "are"
+    console.log(f"{job.folder}: {finished:,} of {counted(len(blocks), 'block')} {are} done; {rest}")
 
 
 def _changed(job: Job, blocks: Sequence[Block], done: Iterable[int]) -> list[int]:
@@ -325,9 +312,9 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
     done = job.done()
     missing = [number for number in range(1, len(blocks) + 1) if number not in done]
     if missing:
-        listed = [f"{number} ({_block_and_error(job, number, blocks[number - 1])})" for number in missing]
+        faults = "; ".join(f"{number} ({_block_and_error(job, number, blocks[number - 1])})" for number in missing)
         are = "is" if len(missing) == 1 else "are"
-        message = f"{job.folder}: {len(missing):,} of {_blocks(len(blocks))} {are} missing: {'; '.join(listed)}"
+        message = f"{job.folder}: {len(missing):,} of {counted(len(blocks), 'block')} {are} missing: {faults}"
         raise DataError(message, hint="run the same command without --merge: it does them, and only them")
     if changed := _changed(job, blocks, range(1, len(blocks) + 1)):
         listed = [f"{number} ({blocks[number - 1]})" for number in changed]
@@ -339,7 +326,11 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
     output = request.parse.output
     require_output(output, "-o")
     if output is None and sys.stdout.isatty():
-        sys.stdout.writelines(_safe_lines(pieces))
+        rest = b""
+        for piece in pieces:
+            *lines, rest = (rest + piece).split(b"\n")
+            sys.stdout.writelines(safe(line.decode("utf-8") + "\n", coloured=False) for line in lines)
+        sys.stdout.write(safe(rest.decode("utf-8"), coloured=False))
         return
     with atomic.output_of(output, "-o") as file:
         file.flush()
@@ -352,15 +343,3 @@ def _block_and_error(job: Job, number: int, block: Block) -> str:
     if why is None:
         return str(block)
     return why if why.startswith(printable(display_name(block.path), 400)) else f"{block}: {why}"
-
-
-def _blocks(number: int) -> str:
-    return f"{number:,} block{'s' * (number != 1)}"
-
-
-def _safe_lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    rest = b""
-    for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from (safe(line.decode("utf-8") + "\n", coloured=False) for line in lines)
-    yield safe(rest.decode("utf-8"), coloured=False)

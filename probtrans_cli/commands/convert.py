@@ -61,18 +61,23 @@ def convert(request: ConvertRequest) -> None:
     if not request.files and sys.stdin.isatty():
         console.log("reading a file of tuples or coordinations from the keyboard; end with Ctrl-D")
     require_output(request.output, "-o", request.files)
-    form, inputs = WRITTEN[request.form], [_opened(name, request.format) for name in request.files or ["-"]]
-    _require_one_content(inputs)
+    form, inputs = WRITTEN[request.form], []
+    for name in request.files or ["-"]:
+        detected, content = grid_format(open_lines(find(name, once=True)))
+        if detected is None:
+            raise DataError(f"{display_name(name)}: there is no sentence in it", hint="check the file")
+        inputs.append(_Input(display_name(name), request.format or detected, content))
+    first = inputs[0]
     for source in inputs:
-        writers = {"extractions": form.tuples, "coordinations": form.coordinations}
-        if writers[source.format] is None:
-            field = "tuples" if source.format == "extractions" else "coordinations"
-            possible = [f"--to {row.name}" for row in WRITTEN.values() if getattr(row, field) is not None]
-            second = next(name for name in UNITS if name != source.format)
-            hint = f"{', '.join(possible)} are possible; if the file has {UNITS[second]}, say --from {second}"
-            raise UsageError(
-                f"{source.name}: has {UNITS[source.format]}, which --to {form.name} has no place for", hint=hint
-            )
+        if source.format != first.format:
+            message = f"{first.name} has {UNITS[first.format]}, {source.name} has {UNITS[source.format]}"
+            raise UsageError(message, hint="convert them one by one; --from says what a file has")
+    writer = "tuples" if first.format == "extractions" else "coordinations"
+    if getattr(form, writer) is None:
+        possible = [f"--to {row.name}" for row in WRITTEN.values() if getattr(row, writer) is not None]
+        second = next(name for name in UNITS if name != first.format)
+        hint = f"{', '.join(possible)} are possible; if the file has {UNITS[second]}, say --from {second}"
+        raise UsageError(f"{first.name}: has {UNITS[first.format]}, which --to {form.name} has no place for", hint=hint)
     reports = []
     with atomic.output_of(request.output, "-o") as file:
         shown = request.output is None and file.isatty()  # in a file or a pipe, words keep their bytes
@@ -88,24 +93,6 @@ def convert(request: ConvertRequest) -> None:
             reports.append(counts.report(source.name, UNITS[source.format], grid.rows, left_out))
     for line in reports:
         console.log(line)
-
-
-# --- the files --------------------------------------------------------------------------------------------------------
-
-
-def _opened(name: str, format: GridFormat | None) -> _Input:
-    detected, lines = grid_format(open_lines(find(name, once=True)))
-    if detected is None:
-        raise DataError(f"{display_name(name)}: there is no sentence in it", hint="check the file")
-    return _Input(display_name(name), format or detected, lines)
-
-
-def _require_one_content(inputs: Sequence[_Input]) -> None:
-    first = inputs[0]
-    for file in inputs:
-        if file.format != first.format:
-            message = f"{first.name} has {UNITS[first.format]}, {file.name} has {UNITS[file.format]}"
-            raise UsageError(message, hint="convert them one by one; --from says what a file has")
 
 
 # --- what is written --------------------------------------------------------------------------------------------------

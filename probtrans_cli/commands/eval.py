@@ -8,7 +8,7 @@ import operator
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -32,13 +32,7 @@ from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.data.streams import excess, form_of
 from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.errors import (
-    CheckpointError,
-    DataError,
-    NothingToScoreError,
-    RequirementNotMetError,
-    UsageError,
-)
+from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.folders import lock, regular
 from probtrans_cli.folders.checkpoints import is_installed, locate
 from probtrans_cli.recipe.data import Data, Select
@@ -156,9 +150,12 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     model, predictor, method, splitter = _loaded(request, runs, ranks)
     reading = model.read(None if all_channels else request.channel, request.iteration, request.decoder)
     types = Types(model.vocabulary.normalise) if request.latent_labels else None
-    relations: list[str] | None = [] if request.relations else None
-    noted = _Noted(bool(request.predictions or request.surprisal), in_blocks=model.recipe.data.blocks is not None)
-    title, corpus = corpus_of(model, request, types, relations, noted.add)
+    noted = Noted(
+        relations=[] if request.relations else None,
+        keeps=bool(request.predictions or request.surprisal),
+        in_blocks=model.recipe.data.blocks is not None,
+    )
+    title, corpus = corpus_of(model, request, types, noted)
     if request.predictions is not None and ranks.first:
         with atomic.output_of(request.predictions, "--predictions") as file:
             file.writelines(side_by_side(model, noted.sentences, predictor))
@@ -190,8 +187,8 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
         scores |= baselines
     if has_trees:
         scores |= tree_scores(
-            model, corpus, title, reading, baselines=request.baselines, channels=all_channels, relations=relations,
-            predictor=predictor,
+            model, corpus, title, reading, baselines=request.baselines, channels=all_channels,
+            relations=noted.relations, predictor=predictor,
         )  # fmt: skip
     if not scores and not request.latent_labels:
         message = f"{title}: has neither {model.recipe.task.metric} nor trees to score"
@@ -212,19 +209,25 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
 
 
 @dataclass
-class _Noted:
+class Noted:
     """What is noted of the sentences of a corpus, which itself has no spelling."""
 
-    keeps: bool
-    in_blocks: bool
+    relations: list[str] | None = None  # of every word; None: they are not noted
+    keeps: bool = False  # whether the sentences themselves are noted
+    in_blocks: bool = False
     sentences: list[Sentence] = field(default_factory=list)
     characters: int = 0  # with one more for the space or the line end behind each sentence
 
-    def add(self, sentence: Sentence) -> None:
-        ends = sentence.words.count(END) if self.in_blocks else 0  # each is the line end behind the word before it
-        self.characters += len(character_spans(sentence)[0]) + 1 - ends * (len(END) + 1)
-        if self.keeps:
-            self.sentences.append(sentence)
+    def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """Yield the same sentences."""
+        for sentence in sentences:
+            if self.relations is not None:
+                self.relations.extend(sentence.relations or ["_"] * len(sentence.words))
+            ends = sentence.words.count(END) if self.in_blocks else 0  # each is the line end behind the word before it
+            self.characters += len(character_spans(sentence)[0]) + 1 - ends * (len(END) + 1)
+            if self.keeps:
+                self.sentences.append(sentence)
+            yield sentence
 
 
 def _per_character(model: Model, corpus: Split, loss: float | None, characters: int) -> dict[str, float]:
@@ -472,16 +475,11 @@ def store_scores(model: Model, title: str, result: dict[str, Any]) -> None:
 
 
 def corpus_of(
-    model: Model,
-    request: EvalRequest,
-    types: Types | None = None,
-    relations: list[str] | None = None,
-    note: Callable[[Sentence], None] | None = None,
+    model: Model, request: EvalRequest, types: Types | None = None, noted: Noted | None = None
 ) -> tuple[str, Split]:
     """Return title and content of the corpus to score, encoded with the checkpoint's own vocabulary and labels.
 
-    ``types`` notes the sentences' words and tags; ``relations`` gets the relation of every word, which some must have;
-    ``note`` is called with the sentences.
+    ``types`` notes the sentences' words and tags; where ``noted`` gets the relations, some words must have one.
     """
     files, split = request.files, request.split
     if files and split:
@@ -508,8 +506,9 @@ def corpus_of(
     short = shortened(in_blocks(selected, data.blocks), model.vocabulary, data, tally)
     if files and data.longest is None and data.blocks is None:
         short = _none_too_long(short, request.longest, model.vocabulary)
-    noted = noting_new_labels(short, model.labels, tally)
-    passing = _noting(types.passing(noted) if types else noted, relations, note)
+    passing = noting_new_labels(short, model.labels, tally)
+    passing = passing if types is None else types.passing(passing)
+    passing = passing if noted is None else noted.passing(passing)
     table = encode_corpus(data, passing, model.vocabulary, model.labels)
     tally.require_some(data)
     encoded = Split(table)
@@ -522,6 +521,7 @@ def corpus_of(
         *unlearned(title, model.recipe.task, corpus, tally.new_labels, tally.first_new),
     ):
         console.log(line)
+    relations = None if noted is None else noted.relations
     if relations is not None and not (can_score_trees(model, corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
         raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)
@@ -534,17 +534,6 @@ def _none_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Voca
             message = f"{sentence.where}: a sentence of {over[0]:,} {over[1]}, more than {longest:,}"
             hint = f"split it, or allow it with --longest {over[0]}; time and memory grow with the square of its length"
             raise DataError(message, hint=hint)
-        yield sentence
-
-
-def _noting(
-    sentences: Iterable[Sentence], relations: list[str] | None, note: Callable[[Sentence], None] | None
-) -> Iterator[Sentence]:
-    for sentence in sentences:
-        if relations is not None:
-            relations.extend(sentence.relations or ["_"] * len(sentence.words))
-        if note is not None:
-            note(sentence)
         yield sentence
 
 

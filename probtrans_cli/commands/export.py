@@ -64,21 +64,18 @@ def export(request: ExportRequest) -> dict[str, Any]:
         before = representations(model)
         about = {"weights": "posterior means", "pruned": prune(model, request.prune)}
         about["largest_difference"] = float((representations(model) - before).abs().max())
-    dev = None if request.dtype == "float32" else _dev(model, request)
+    dev: Split | None = None
+    if request.dtype != "float32":
+        try:
+            dev = corpus_of(model, EvalRequest(request.checkpoint, split="dev"))[1]
+        except (UsageError, DataError) as error:
+            console.log(f"the score on dev was not measured: {error.message}")
     version = request.package_version or ExportOptions.package_version
     written = ExportOptions(
         request.dtype, request.expand_shared, request.arcs, name=request.name, package_version=version,
         licence=request.licence, dev=dev, about=about,
     )  # fmt: skip
     return form.write(model, out, written)
-
-
-def _dev(model: Model, request: ExportRequest) -> Split | None:
-    try:
-        return corpus_of(model, EvalRequest(request.checkpoint, split="dev"))[1]
-    except (UsageError, DataError) as error:
-        console.log(f"the score on dev was not measured: {error.message}")
-        return None
 
 
 def exported(request: ExportRequest, report: dict[str, Any]) -> str:

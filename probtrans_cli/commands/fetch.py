@@ -57,17 +57,17 @@ def fetch(request: FetchRequest) -> list[dict[str, Any]]:
         if corpus.brings and request.source is None:
             message = f"{corpus.name} is licensed ({corpus.licence}): it is made of your own copy"
             raise UsageError(message, hint=f"probtrans fetch {corpus.name} --from DIR, with {corpus.brings}")
-    return [_put(corpus, Options(root / corpus.folder, request.source, request.force)) for corpus in corpora]
-
-
-def _put(corpus: Corpus, options: Options) -> dict[str, Any]:
-    console.log(f"{corpus.name}: licence: {corpus.licence}; {corpus.cite}")
-    files = []
-    with stopped_at_once("while fetching", "the same command goes on: what is in place stays"):
-        for path, state in corpus.place(options):
-            console.detail(f"{path}: {state}")
-            files.append({"path": str(path), "state": state})
-    return {"name": corpus.name, "folder": str(options.folder), "files": files}
+    results = []
+    for corpus in corpora:
+        options = Options(root / corpus.folder, request.source, request.force)
+        console.log(f"{corpus.name}: licence: {corpus.licence}; {corpus.cite}")
+        files = []
+        with stopped_at_once("while fetching", "the same command goes on: what is in place stays"):
+            for path, state in corpus.place(options):
+                console.detail(f"{path}: {state}")
+                files.append({"path": str(path), "state": state})
+        results.append({"name": corpus.name, "folder": str(options.folder), "files": files})
+    return results
 
 
 def _named(name: str) -> Corpus:
@@ -110,7 +110,11 @@ def fetch_missing(recipe: str, overrides: Sequence[str], *, ask: bool = True) ->
         if ask:
             return
         raise UsageError("--fetch needs a recipe that is a file", hint="fetch the corpora first: probtrans fetch NAME")
-    missing = [text for text in texts_in(recipe, overrides) if not any(holds(Path.exists, at) for at in _places(text))]
+    missing = []
+    for text in texts_in(recipe, overrides):
+        files = [Path(f"{place}{ending}") for place in places(text) for ending in ("", *COMPRESSED)]
+        if not any(holds(Path.exists, file) for file in files):
+            missing.append(text)
     for corpus in dict.fromkeys(_corpora_of(missing)):
         if corpus.brings:
             continue  # the error about the missing file says how to get it
@@ -123,10 +127,6 @@ def fetch_missing(recipe: str, overrides: Sequence[str], *, ask: bool = True) ->
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):
                 continue
         fetch(FetchRequest([corpus.name]))
-
-
-def _places(path: str) -> list[Path]:
-    return [Path(f"{place}{ending}") for place in places(path) for ending in ("", *COMPRESSED)]
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------

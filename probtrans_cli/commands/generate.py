@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 from probtrans_cli import console
 from probtrans_cli.data.files import open_lines
@@ -39,33 +38,23 @@ def generate(request: GenerateRequest) -> None:
     lines = open_lines("-") if request.prompt is None else [request.prompt]
     prompts = (words_of(line) for line in lines for _ in range(request.number))
     if request.prompt is not None and request.number == 1 and not request.as_json:
-        _stream(model, next(prompts), request.sampling)
+        prompt = next(prompts)
+        words = chain(prompt, (str(word) for (word,) in continuations(model, [prompt], request.sampling)))
+        for number, word in enumerate(words):
+            sys.stdout.write((" " if number else "") + harmless(word))
+            sys.stdout.flush()
+        sys.stdout.write("\n")
         return
     first = 0
     while portion := list(islice(prompts, PROMPTS_AT_ONCE)):
         texts: list[list[str]] = [[] for _ in portion]
         for step in continuations(model, portion, request.sampling, first):
-            for text, word in zip(texts, step, strict=True):
-                text.extend([] if word is None else [word])
-        _write(portion, texts, request)
-        first += len(portion)
-
-
-def _stream(model: Model, prompt: Sequence[str], sampling: Sampling) -> None:
-    def words() -> Iterator[str]:
-        yield from prompt
-        yield from (str(word) for (word,) in continuations(model, [prompt], sampling))
-
-    for number, word in enumerate(words()):
-        sys.stdout.write((" " if number else "") + harmless(word))
+            for text, next_word in zip(texts, step, strict=True):
+                text.extend([] if next_word is None else [next_word])
+        for prompt, text in zip(portion, texts, strict=True):
+            if request.as_json:
+                sys.stdout.write(json_line({"prompt": list(prompt), "words": text}) + "\n")
+            else:
+                sys.stdout.write(harmless(" ".join([*prompt, *text])) + "\n")
         sys.stdout.flush()
-    sys.stdout.write("\n")
-
-
-def _write(prompts: Sequence[Sequence[str]], texts: Sequence[Sequence[str]], request: GenerateRequest) -> None:
-    for prompt, words in zip(prompts, texts, strict=True):
-        if request.as_json:
-            sys.stdout.write(json_line({"prompt": list(prompt), "words": list(words)}) + "\n")
-        else:
-            sys.stdout.write(harmless(" ".join([*prompt, *words])) + "\n")
-    sys.stdout.flush()
+        first += len(portion)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,14 +17,7 @@ from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.data.processes import ALONE, Ranks
-from probtrans_cli.errors import (
-    InterruptedTrainingError,
-    LostError,
-    ProbtransError,
-    StoppedError,
-    ToldElsewhereError,
-    UsageError,
-)
+from probtrans_cli.errors import InterruptedTrainingError, LostError, ProbtransError, StoppedError, ToldElsewhereError
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.text import from_json
 from probtrans_cli.training.watch import TOLD, launched
@@ -52,11 +45,6 @@ def processes() -> Iterator[Ranks]:
         yield ranks
 
 
-def refuse_several() -> None:
-    if launched() is not None:
-        raise UsageError("--nproc within several processes that a launcher has started", hint="leave --nproc out")
-
-
 def launch(arguments: Sequence[str], nproc: int, section: Runtime) -> dict[str, Any]:
     """Run a command line in ``nproc`` processes on this machine; returns the result that the first prints.
 
@@ -67,17 +55,22 @@ def launch(arguments: Sequence[str], nproc: int, section: Runtime) -> dict[str, 
     """
     with TemporaryDirectory(prefix="probtrans-") as folder:
         note = Path(folder) / "told.json"
-        variables = {TOLD: str(note), **_threads(section, nproc)}
+        before = dict(os.environ)
+        os.environ[TOLD] = str(note)
+        if section.threads is None and "OMP_NUM_THREADS" not in os.environ:
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            os.environ["OMP_NUM_THREADS"] = str(max(1, cores // nproc))
         logging.disable(logging.CRITICAL)  # the launcher's own messages
         try:
-            with _environment(variables):
-                output = _started(arguments, section, nproc, folder)
+            output = _started(arguments, section, nproc, folder)
         except ProbtransError as error:
             if note.exists():
                 raise ToldElsewhereError(from_json(note.read_text("utf-8"))["code"]) from None
             raise error from None
         finally:
             logging.disable(logging.NOTSET)
+            os.environ.clear()
+            os.environ.update(before)
         result: dict[str, Any] = from_json(output.read_text("utf-8"))
         return result
 
@@ -119,21 +112,3 @@ def _end_children() -> None:
         for number in path.read_text().split():
             with suppress(ProcessLookupError):
                 os.kill(int(number), signal.SIGTERM)
-
-
-def _threads(section: Runtime, nproc: int) -> dict[str, str]:
-    if section.threads is not None or "OMP_NUM_THREADS" in os.environ:
-        return {}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return {"OMP_NUM_THREADS": str(max(1, cores // nproc))}
-
-
-@contextmanager
-def _environment(more: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(more)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

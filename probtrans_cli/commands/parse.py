@@ -258,24 +258,20 @@ def _refuse_what_it_cannot_show(request: ParseRequest) -> None:
     for option, refusal in form.refuses.items():
         if wanted[option]:
             raise UsageError(refusal.message, hint=refusal.hint)
-    _refuse_several_trees(request)
+    of_trees = {"--samples": request.samples, "--best": request.best, "--marginals": request.marginals}
+    options = [name for name, value in of_trees.items() if value]
+    if options and not request.trees:
+        raise UsageError(f"{options[0]} is about trees", hint="leave out --trees no")
+    if request.samples is not None and request.best is not None and not form.lists:
+        message = f"--samples and --best: -f {request.format} writes one tree after the other"
+        raise UsageError(message, hint="give one of them, or use -f jsonl")
+    if request.best is not None and request.decoder == "argmax":
+        raise UsageError("--best does not go with --decode argmax, whose heads are no trees", hint="use mst or eisner")
     if request.split and request.input_form in ("tokens", "conllu"):
         raise UsageError(f"--split is for running text, not for --input {request.input_form}", hint="leave it out")
     if (form.shows or not request.trees) and (request.channel or request.iteration or request.decoder):
         remedy = "leave them out" if form.shows else "leave out --trees no"
         raise UsageError("--channel, --iteration and --decode are about trees", hint=remedy)
-
-
-def _refuse_several_trees(request: ParseRequest) -> None:
-    wanted = {"--samples": request.samples, "--best": request.best, "--marginals": request.marginals}
-    options = [name for name, value in wanted.items() if value]
-    if options and not request.trees:
-        raise UsageError(f"{options[0]} is about trees", hint="leave out --trees no")
-    if request.samples is not None and request.best is not None and not FORMATS[request.format].lists:
-        message = f"--samples and --best: -f {request.format} writes one tree after the other"
-        raise UsageError(message, hint="give one of them, or use -f jsonl")
-    if request.best is not None and request.decoder == "argmax":
-        raise UsageError("--best does not go with --decode argmax, whose heads are no trees", hint="use mst or eisner")
 
 
 def safe(piece: str, *, coloured: bool) -> str:

@@ -27,6 +27,7 @@ def serve(socket: Path, checkpoints: Sequence[str], run: Callable[[list[str]], i
 
     def answer(arguments: list[str]) -> int:
         torch.set_num_threads(threads)
+        console.set_up()
         return run(arguments)
 
     torch.set_num_threads(1)

@@ -91,7 +91,12 @@ def sweep(request: TrainRequest, axes: Sequence[str], *, shard: str | None, numb
     runs = []
     for settings in points:
         name = "-".join([folder.name, *(f"{key.rpartition('.')[2]}={_name(value)}" for key, value in settings.items())])
-        overrides = [*request.overrides, *_overrides(request, settings)]
+        overrides = [*request.overrides]
+        overrides += [f"{key}={json.dumps(value)}" for key, value in settings.items() if key != WIDTH]
+        if WIDTH in settings:
+            model = load_recipe(request.recipe, overrides).model
+            both = (part.model_dump(mode="json", by_alias=True) for part in (model, model.widened(settings[WIDTH])))
+            overrides += _differences("model", *both)
         load_recipe(request.recipe, overrides)  # a fault of the last point is told before the first is trained
         runs.append(replace(request, overrides=overrides, run=folder.with_name(name)))
     for place, settings in list(enumerate(points, start=1))[first - 1 :: of]:
@@ -103,15 +108,6 @@ def sweep(request: TrainRequest, axes: Sequence[str], *, shard: str | None, numb
             result = {"failed": error.message}
         results.append({"settings": settings, "run": str(runs[place - 1].run), **result})
     return {"name": recipe.name, "metric": recipe.task.metric, "grid": grid.axes, "points": results}
-
-
-def _overrides(request: TrainRequest, settings: dict[str, Any]) -> list[str]:
-    overrides = [f"{key}={json.dumps(value)}" for key, value in settings.items() if key != WIDTH]
-    if WIDTH not in settings:
-        return overrides
-    model = load_recipe(request.recipe, [*request.overrides, *overrides]).model
-    before, after = (part.model_dump(mode="json", by_alias=True) for part in (model, model.widened(settings[WIDTH])))
-    return [*overrides, *_differences("model", before, after)]
 
 
 def _differences(path: str, before: Any, after: Any) -> Iterator[str]:
@@ -136,14 +132,19 @@ def _recipe(request: TrainRequest) -> Recipe:
 # --- the coordinate check ---------------------------------------------------------------------------------------------
 
 
-def check_width(request: TrainRequest, widths: Sequence[int], picture: Path | None = None) -> dict[str, Any]:
+def check_width(request: TrainRequest, widths: str, picture: Path | None = None) -> dict[str, Any]:
     """Train the first updates at several widths, at the full rate, and return how the model's numbers grow with it.
 
     Args:
         request: of a dry run, which writes no run.
-        widths: at least two.
+        widths: such as ``64,128,256``, at least two.
         picture: a file for the same as SVG; None: none.
     """
+    parts = [part.strip() for part in widths.split(",")]
+    if len(parts) < 2 or len({*parts}) < len(parts) or not all(re.fullmatch("[1-9][0-9]{0,5}", part) for part in parts):
+        hint = "write --check-width 64,128,256: two or more"
+        raise UsageError(f"--check-width {printable(widths, 200)!r} is not a list of widths", hint=hint)
+    ascending = sorted(map(int, parts))
     from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
 
     get_ready()
@@ -151,24 +152,16 @@ def check_width(request: TrainRequest, widths: Sequence[int], picture: Path | No
     recipe = _recipe(request)
     steady = recipe.optim.model_copy(update={"schedule": ConstantSchedule(kind="constant")})
     recipes = [
-        recipe.model_copy(update={"model": recipe.model.widened(width), "optim": steady}).resolved() for width in widths
+        recipe.model_copy(update={"model": recipe.model.widened(width), "optim": steady}).resolved()
+        for width in ascending
     ]
     prepared, sizes = prepare(recipe), []
-    for width, wide in zip(widths, recipes, strict=True):
+    for width, wide in zip(ascending, recipes, strict=True):
         console.log(f"width {width}: {UPDATES} updates")
         with TemporaryDirectory() as folder:
             sizes.append(Trainer(wide, prepared, Path(folder), resume=False, ranks=ALONE).coordinates(UPDATES))
-    result = {"name": recipe.name, "updates": UPDATES, "widths": [*widths], "activations": exponents(widths, sizes)}
+    result = {"name": recipe.name, "updates": UPDATES, "widths": ascending, "activations": exponents(ascending, sizes)}
     if picture is not None:
         with atomic.faults_of(picture, "--picture"):
             atomic.replace_text(picture, coordinate_picture(result))
     return result
-
-
-def widths_of(text: str) -> list[int]:
-    """Return the widths of a text such as ``64,128,256``, from the smallest on."""
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) < 2 or len({*parts}) < len(parts) or not all(re.fullmatch("[1-9][0-9]{0,5}", part) for part in parts):
-        hint = "write --check-width 64,128,256: two or more"
-        raise UsageError(f"--check-width {printable(text, 200)!r} is not a list of widths", hint=hint)
-    return sorted(map(int, parts))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from probtrans_cli import console
 from probtrans_cli.commands.fetch import fetch_missing
-from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes, refuse_several
+from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes
 from probtrans_cli.data.processes import Ranks
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system, reason
 from probtrans_cli.folders import find_folder
@@ -26,7 +26,7 @@ from probtrans_cli.reports.pages import write_report
 from probtrans_cli.reports.scores import flattened, over_seeds, training_report
 from probtrans_cli.text import printable
 from probtrans_cli.training import run_folder
-from probtrans_cli.training.watch import attempts, stopped_at_once
+from probtrans_cli.training.watch import attempts, launched, stopped_at_once
 from probtrans_cli.version import __version__
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def train(request: TrainRequest) -> dict[str, Any]:
     if "RANK" not in os.environ or request.fetch:  # who started several processes is asked once, or not at all
         fetch_missing(request.recipe, request.overrides, ask=not request.fetch)
     if request.nproc is not None and request.nproc > 1:
-        refuse_several()
+        if launched() is not None:
+            raise UsageError("--nproc within several processes that a launcher has started", hint="leave --nproc out")
         with stopped_at_once(AT_NO_UPDATE, GO_ON):
             recipe, _ = _recipe_and_folders(request, request.nproc)
             return launch(arguments_of(request), request.nproc, recipe.runtime)
