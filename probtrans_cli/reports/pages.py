@@ -19,7 +19,7 @@ from probtrans_cli.folders.checkpoints import STATE, best, json_object, last
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.reports.charts import Curve, chart, read_metrics
 from probtrans_cli.reports.scores import BASELINES, CONVENTIONS, shown
-from probtrans_cli.reports.table import TEXTS, in_cells
+from probtrans_cli.reports.table import TEXTS, in_cells, time_in_words
 from probtrans_cli.text import columns, harmless, visible
 from probtrans_cli.trees.drawing.html import document
 
@@ -73,7 +73,7 @@ def write_report(run: Path, recipe: Recipe) -> None:
     if (step := _number(state, "step")) is not None:
         facts["updates"] = f"{step:,}"
     if (seconds := _number(state, "seconds")) is not None:
-        facts["time of updates"] = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        facts["time of updates"] = time_in_words(seconds)
     speeds = [line["words_per_second"] for line in metrics if isinstance(line.get("words_per_second"), int | float)]
     if speeds:
         facts["words a second (median)"] = f"{statistics.median(speeds):,.0f}"
@@ -266,18 +266,13 @@ def _curves_of_runs(rows: list[dict[str, Any]]) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
     """Return a table; the first ``texts`` columns are words, the rest numbers."""
-    head = _row("th", header, texts)
-    body = "".join(_row("td", row, texts) for row in rows)
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{body}</tbody></table></div>\n'
-
-
-def _row(element: str, cells: Sequence[str], texts: int) -> str:
-    of_kind = [f'<{element} class="text">'] * texts + [f"<{element}>"] * (len(cells) - texts)
-    return (
-        "<tr>"
-        + "".join(f"{start}{escape(cell)}</{element}>" for start, cell in zip(of_kind, cells, strict=True))
-        + "</tr>\n"
-    )
+    lines = []
+    for element, cells in (("th", header), *(("td", row) for row in rows)):
+        starts = [f'<{element} class="text">'] * texts + [f"<{element}>"] * (len(cells) - texts)
+        content = "".join(f"{start}{escape(cell)}</{element}>" for start, cell in zip(starts, cells, strict=True))
+        lines.append(f"<tr>{content}</tr>\n")
+    head, *body = lines
+    return f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{"".join(body)}</tbody></table></div>\n'
 
 
 def quiet(text: str) -> str:

@@ -158,33 +158,29 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
 
 def uncertainty_report(name: str, scores: Mapping[str, Any], ood: Mapping[str, Any] | None = None) -> str:
     """Return the tables of a split's `uncertainty`, and of its `ood`."""
-    text = _uncertainty_table(f"{visible(name)}: uncertainty of", "answers", scores) if "number" in scores else ""
-    for key, title in CHOICES.items():
-        if key in scores:
-            text += _uncertainty_table(f"{visible(name)}: uncertainty of", title, scores[key])
+    parts = {"answers": scores} if "number" in scores else {}
+    parts |= {title: scores[key] for key, title in CHOICES.items() if key in scores}
+    text = ""
+    for answers, of_part in parts.items():
+        tempered = next((key for key in ("with_temperature", "without_temperature") if key in of_part), None)
+        text += f"{visible(name)}: uncertainty of {of_part['number']:,} {answers}"
+        numbers = [of_part]
+        names = ["", ""]
+        if tempered is not None:
+            text += f"; temperature {of_part['temperature']:.4g}"
+            numbers.append(of_part[tempered])
+            names = ["", "as predicted", f"{tempered.removesuffix('_temperature')} temperature"]
+        rows = [
+            [label, *(_four_digits(of_kind[key]) if key in of_kind else "" for of_kind in numbers)]
+            for key, label in UNCERTAINTY_ROWS.items()
+            if key in of_part
+        ]
+        text += f"\n{render(names, rows)}"
     if ood is not None:
         ood_rows = [[label, _four_digits(ood[key])] for key, label in OOD_ROWS.items() if key in ood]
         text += f"{visible(name)} beside {counted(ood['sentences'], 'sentence')} of {visible(ood['file'])}\n"
         text += render(["", ""], ood_rows)
     return text
-
-
-def _uncertainty_table(heading: str, answers: str, scores: Mapping[str, Any]) -> str:
-    tempered = next((key for key in ("with_temperature", "without_temperature") if key in scores), None)
-    rows = []
-    for key, text in UNCERTAINTY_ROWS.items():
-        if key in scores:
-            cells = [_four_digits(scores[key])]
-            if tempered is not None:
-                cells.append(_four_digits(scores[tempered][key]) if key in scores[tempered] else "")
-            rows.append([text, *cells])
-    names = ["", ""]
-    if tempered is not None:
-        how = tempered.removesuffix("_temperature")
-        names = ["", "as predicted", f"{how} temperature"]
-    heading += f" {scores['number']:,} {answers}"
-    heading += f"; temperature {scores['temperature']:.4g}" if tempered is not None else ""
-    return f"{heading}\n{render(names, rows)}"
 
 
 def _four_digits(value: float | None) -> str:
@@ -245,17 +241,13 @@ def relation_report(trees: dict[str, Any]) -> str:
         ("precision", "of all arcs of the channel, those that are right and of this relation, in percent"),
     ):
         text += wrapped(f"{share}: {meaning}") + "\n"
-        lines = [[visible(relation), *_percent(row, share)] for relation, row in relations.items()]
+        digits, lines = (0 if share == "recall" else 1), []
+        for relation, row in relations.items():
+            best = row["best"]["channel"]
+            cells = [f"{100 * x:.{digits}f}{'*' if channel == best else ' '}" for channel, x in row[share].items()]
+            lines.append([visible(relation), *cells])
         text += render(["channel", *(f"{channel} " for channel in next(iter(relations.values()))["recall"])], lines)
     return text
-
-
-def _percent(row: dict[str, Any], share: str) -> list[str]:
-    digits = 0 if share == "recall" else 1
-    return [
-        f"{100 * value:.{digits}f}" + ("*" if channel == row["best"]["channel"] else " ")
-        for channel, value in row[share].items()
-    ]
 
 
 def _range(interval: Sequence[float] | None, between: str = " to ") -> str:
@@ -318,7 +310,8 @@ def label_report(result: dict[str, Any]) -> str:
         parts: list[str] = []
         for column in about:
             parts += ["|"] if parts else []
-            parts += _shares(label[column], "word" if column == "words" else "tag")
+            key = "word" if column == "words" else "tag"
+            parts += [f"{visible(entry[key])} {entry['share']:.2f}".replace(" 0.", " .") for entry in label[column]]
         text += name + listed(parts, " " * 15, between="  ", indent="").removeprefix(" " * len(name)) + "\n"
     if result["unused_labels"]:
         unused = result["unused_labels"]
@@ -337,7 +330,3 @@ def label_report(result: dict[str, Any]) -> str:
             line = f"{pair['score']:+8.2f}  {child}{' ' * (room - columns(child))}  {head}"
             text += wrapped(line) + "\n"
     return text
-
-
-def _shares(entries: Sequence[dict[str, Any]], key: str) -> list[str]:
-    return [f"{visible(entry[key])} {entry['share']:.2f}".replace(" 0.", " .") for entry in entries]

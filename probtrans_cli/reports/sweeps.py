@@ -146,12 +146,7 @@ def lines(
 
 
 def _curve(
-    name: str,
-    curve: Points,
-    number: int,
-    level: Axis,
-    upright: Axis,
-    best: Callable[..., tuple[float, float]] | None,
+    name: str, curve: Points, number: int, level: Axis, upright: Axis, best: Callable[..., tuple[float, float]] | None
 ) -> str:
     drawn = [point for point in curve if all(0.0 < value < np.inf for value in point)]
     if not drawn:

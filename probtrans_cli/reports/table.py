@@ -18,9 +18,9 @@ from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, ProbtransError
-from probtrans_cli.recipe.task import TASKS, TaskSection
+from probtrans_cli.recipe.task import TASKS
 from probtrans_cli.reports.finished import TASKS as PAPER
-from probtrans_cli.reports.finished import Finished, Published, folder_name, published, read_run, task_of
+from probtrans_cli.reports.finished import Finished, folder_name, published, read_run, task_of
 from probtrans_cli.reports.scores import is_share, mean_and_sd
 from probtrans_cli.text import columns, visible
 
@@ -87,7 +87,13 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
         over = mean_and_sd([run.scores for run in runs], split)
         names = [name for name in (metric, *TREES) if name in over["mean"]]
         scores[split] = {name: {"mean": over["mean"][name], "sd": over["sd"][name]} for name in names}
-    cell = published(first.name, model, metric, column)
+    cell, paper = published(first.name, model, metric, column), None
+    if cell and "test" in scores:
+        difference = (scores["test"][metric]["mean"] - cell.mean) / cell.sd
+        paper = {
+            "corpus": cell.corpus, "mean": cell.mean, "sd": cell.sd, "encoder_parameters": cell.parameters,
+            "difference_in_sd": difference, "better": difference > 0 if task.larger_is_better else difference < 0,
+        }  # fmt: skip
     seconds = [run.seconds for run in runs if run.seconds is not None]
     speeds = [speed for run in runs for speed in run.speeds]
     # What a perplexity depends on beside the model and the text.
@@ -107,7 +113,7 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
         "pretrained": first.recipe.model.init_from is not None,
         "scale": None if is_share(metric) else scale,
         "command": _command(runs),
-        "paper": _compared(cell, scores["test"][metric]["mean"], task) if cell and "test" in scores else None,
+        "paper": paper,
     }  # fmt: skip
 
 
@@ -126,14 +132,6 @@ def _command(runs: Sequence[Finished]) -> str:
         elif not word.startswith(("seed=", "--seeds=")):
             arguments.append(word.removesuffix(f"-seed{first.recipe.seed}") if word.startswith("name=") else word)
     return shlex.join([*arguments, "--seeds", ",".join(str(run.recipe.seed) for run in runs)])
-
-
-def _compared(cell: Published, mean: float, task: TaskSection) -> dict[str, Any]:
-    difference = (mean - cell.mean) / cell.sd
-    return {
-        "corpus": cell.corpus, "mean": cell.mean, "sd": cell.sd, "encoder_parameters": cell.parameters,
-        "difference_in_sd": difference, "better": difference > 0 if task.larger_is_better else difference < 0,
-    }  # fmt: skip
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------
@@ -183,6 +181,9 @@ def _cells(row: dict[str, Any], *, alone: bool) -> dict[str, str]:
     seeds, folders = row["seeds"], row["runs"]
     base = folders[0].removesuffix(f"-seed{seeds[0]}")
     together = len(seeds) > 1 and folders == [f"{base}-seed{seed}" for seed in seeds]
+    difference = f"{abs(paper['difference_in_sd']):,.1f} s.d." if paper else ""
+    if difference not in ("", "0.0 s.d."):
+        difference += " better" if paper["better"] else " worse"
     return {
         "recipe": row["recipe"],
         "model": row["model"],
@@ -198,7 +199,7 @@ def _cells(row: dict[str, Any], *, alone: bool) -> dict[str, str]:
         "words/s": "" if row["words_per_second"] is None else f"{row['words_per_second']:,.0f}",
         "time": "" if row["seconds"] is None else time_in_words(row["seconds"]),
         "paper": score_in_words(metric, paper),
-        "to the paper": _difference(paper) if paper else "",
+        "to the paper": difference,
         "paper's encoder": f"{paper['encoder_parameters'] / 1e6:.3g}M" if paper else "",
         "run": "" if alone else f"{base}-seed{{{','.join(map(str, seeds))}}}" if together else ", ".join(folders),
     }
@@ -222,13 +223,6 @@ def time_in_words(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-def _difference(paper: dict[str, Any]) -> str:
-    size = f"{abs(paper['difference_in_sd']):,.1f}"
-    if size == "0.0":
-        return "0.0 s.d."
-    return f"{size} s.d. {'better' if paper['better'] else 'worse'}"
-
-
 def _escaped(text: str) -> str:
     text = visible(text, longest=300) if text else ""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -248,16 +242,14 @@ def beside(result: dict[str, Any]) -> str:
     Where a cell has two figures, the model's stands first, then the transformer's. A transformer that is nobody's rival
     has a row of its own.
     """
-    lines = [_cells_beside(*pair) for rows in (result["rows"], result["means"]) for pair in _pairs(rows)]
+    lines = []
+    for rows in (result["rows"], result["means"]):
+        pairs = [(row, rival_of(row, rows)) for row in rows if row["model"] != RIVAL]
+        lines += [_cells_beside(*pair) for pair in pairs]
+        used = [id(rival) for _, rival in pairs if rival is not None]
+        lines += [_cells_beside(row, None) for row in rows if row["model"] == RIVAL and id(row) not in used]
     shown = [header for header in lines[0] if any(line[header] for line in lines)]
     return _as_markdown(shown, [[line[header] for header in shown] for line in lines])
-
-
-def _pairs(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Each model with its rival, then the transformers that are nobody's."""
-    pairs = [(row, rival_of(row, rows)) for row in rows if row["model"] != RIVAL]
-    used = [id(rival) for _, rival in pairs if rival is not None]
-    return pairs + [(row, None) for row in rows if row["model"] == RIVAL and id(row) not in used]
 
 
 def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -268,17 +260,15 @@ def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, A
     an hour's training beside one of ten minutes.
     """
     same = ("corpora", "task", "column", "metric", "pretrained", "scale")
-
-    def on_dev(each: dict[str, Any]) -> dict[str, Any] | None:
-        score: dict[str, Any] | None = (each["dev"] or each["test"] or {}).get(each["metric"])
-        return score  # None of some means over corpora
-
-    scored = [each for each in rows if each["model"] == RIVAL and on_dev(each)]
-    rivals = [each for each in scored if all(each[key] == row[key] for key in same)]
+    rivals = []
+    for each in rows:
+        score = (each["dev"] or each["test"] or {}).get(each["metric"])  # None of some means over corpora
+        if each["model"] == RIVAL and score and all(each[key] == row[key] for key in same):
+            rivals.append((score["mean"], each))
     most = math.inf if row["seconds"] is None else LONGER * row["seconds"]
-    in_time = [each for each in rivals if (each["seconds"] or 0.0) <= most]
+    in_time = [(mean, each) for mean, each in rivals if (each["seconds"] or 0.0) <= most]
     choose = max if row["larger_is_better"] else min
-    return choose(in_time or rivals, key=lambda each: (on_dev(each) or {})["mean"], default=None)
+    return choose(in_time or rivals, key=lambda rival: rival[0], default=(None, None))[1]
 
 
 def _cells_beside(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:

@@ -97,7 +97,7 @@ def score(
         raise DataError(f"{shown}: there is no sentence in it", hint="check the file")
     if column is None and any(HEAD in sentence.tags for sentence in ours):
         column = HEAD
-    theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold, ours, comments, column))
+    theirs = list(_gold(gold, ours, comments, column))
     pairs = list(side_by_side(ours, theirs, shown, gold_shown, require_same=_require_same))
     scored, predicted, right, chances, alternatives = _answered(pairs, column, shown, gold_shown)
     both = list(zip(predicted, right, strict=True))
@@ -248,8 +248,13 @@ def _number(text: Any, where: str) -> float:
 # --- the gold labels --------------------------------------------------------------------------------------------------
 
 
-def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None, column: str | None) -> Iterator[Gold]:
+def _gold(name: str, ours: Sequence[Answers], comments: str | None, column: str | None) -> Iterator[Gold]:
     lines, shown = open_lines(find(name)), display_name(name)
+    if ours[0].label is not None:
+        first, lines = begin(lines)
+        table = Table(separator=",") if ".csv" in Path(name).suffixes else Table()
+        labelled = read_jsonl(lines, shown, Keys()) if is_object(first) else read_table(lines, shown, table)
+        return (Gold(sentence.words, sentence.where, {}, sentence.labels[LABEL]) for sentence in labelled)
     is_conllu, lines = begins_as_conllu(lines)
     if column in ARCS:
         if not is_conllu:
@@ -271,14 +276,6 @@ def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None, column:
     return iter(gold)
 
 
-def _gold_labels(name: str) -> Iterator[Gold]:
-    lines, shown = open_lines(find(name)), display_name(name)
-    first, lines = begin(lines)
-    table = Table(separator=",") if ".csv" in Path(name).suffixes else Table()
-    gold = read_jsonl(lines, shown, Keys()) if is_object(first) else read_table(lines, shown, table)
-    return (Gold(sentence.words, sentence.where, {}, sentence.labels[LABEL]) for sentence in gold)
-
-
 def _require_same(predicted: Answers, gold: Gold) -> None:
     if (predicted.label is None) != (gold.label is None):
         raise DataError(f"{predicted.where}: a label here, tags in gold lines", hint="score predictions of one task")
@@ -298,26 +295,22 @@ def _answered(
             raise UsageError(f"--column {column}: labels of sentences have no column", hint="leave it out")
         answers, labels = ([str(sentence.label) for sentence in side] for side in zip(*pairs, strict=True))
         return LABEL, answers, labels, chances, alternatives
-    names = _columns(pairs, _column(pairs, column, predictions), predictions, gold)
+    # The file itself may say which column its probabilities are of.
+    of_file = sorted({sentence.predicted or "none" for sentence, _ in pairs if sentence.words})
+    if len(of_file) > 1:
+        message = f"{predictions}: the comments `# predicted` name different columns: {', '.join(of_file)}"
+        raise DataError(message, hint="score the sentences of each tagger in a file of their own")
+    if of_file not in ([], ["none"]):
+        if column not in (None, of_file[0]):
+            message = f"--column {column}: the probabilities of {predictions} are of {of_file[0]}, as its comments say"
+            raise UsageError(message, hint=f"write --column {of_file[0]}, or leave it out")
+        column = of_file[0]
+    names = _columns(pairs, column, predictions, gold)
     predicted, right = (
         [tag for sentence in side for tag in _of(sentence.tags, name, sentence.words)]
         for side, name in zip(zip(*pairs, strict=True), names, strict=True)
     )
     return names[1] if names[0] == "tag" else names[0], predicted, right, chances, alternatives
-
-
-def _column(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str) -> str | None:
-    """Return the column that the probabilities are of, as the file or the user says it; None: neither does."""
-    names = sorted({sentence.predicted or "none" for sentence, _ in pairs if sentence.words})
-    if names == ["none"] or not names:
-        return column
-    if len(names) > 1:
-        message = f"{predictions}: the comments `# predicted` name different columns: {', '.join(names)}"
-        raise DataError(message, hint="score the sentences of each tagger in a file of their own")
-    if column not in (None, names[0]):
-        message = f"--column {column}: the probabilities of {predictions} are of {names[0]}, as its comments say"
-        raise UsageError(message, hint=f"write --column {names[0]}, or leave it out")
-    return names[0]
 
 
 def _of(tags: Mapping[str, Sequence[str]], column: str, words: Sequence[str]) -> Sequence[str]:
