@@ -41,6 +41,7 @@ CASES_OF: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"mlm": KEPT, "eval_masks": 3}, PROBABILISTIC),
         ({"mlm": {**KEPT, "count": "exact"}, "output": "tied"}, PROBABILISTIC),
         ({"mlm": {**KEPT, "loss_positions": "all", "mask": 0.8, "random": 0.1, "keep": 0.1}}, TRANSFORMER),
+        ({"mlm": KEPT, "output": "tied", "word_weight": 0.25}, {**PROBABILISTIC, "latent": "spherical"}),
     ],
     "lm": [
         ({}, {**PROBABILISTIC, "causal": True, "chain": True}),

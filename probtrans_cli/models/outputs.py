@@ -1,8 +1,8 @@
 """Output layers: from the representations of words and sentences to scores.
 
     P_i(w)  ∝ Σ_a exp(β_w + g_a S_w(a) + M_i(a))               tied output: the hidden word as a latent variable
-    P_i(w)  ∝ exp(β_w + Σ_a g_a S_w(a) E[Z_i]_a)               the same of a spherical Z, by mean field
-    P_i(w)  ∝ exp(β_w + S_w · M_i)                             that of a transformer, whose S are plain vectors
+    P_i(w)  ∝ exp(β_w + Σ_a g_a S_w(a) E[Z_i]_a / λ_W)         the same of a spherical Z, by mean field
+    P_i(w)  ∝ exp(β_w + S_w · M_i / λ_W)                       that of a transformer, whose S are plain vectors
     P_i(w)  ∝ exp(β_w + D_w · LN(act(W M_i + b)))              BERT's, with D = S where it is tied
     P_i(t)  ∝ exp(Σ_{v ∈ t} (w_v · M_i + b_v))                 of a bundle t of morphological features v
     P(c)    ∝ exp(w_c · s + b_c)                               of a sentence, or a pair of texts; s: its vector
@@ -12,6 +12,7 @@ S        table       [v, d]   unary scores of every entry of the vocabulary, its
 M_i      states      [m, d]   all that the sentence says about the label of word i
 β        bias        [v]      score of a word by itself
 g        gains       [d]      gains, see `potentials.py`; 1 in a model without
+λ_W      1 / scale   –        weight of the word's entropy, `task.word_weight`
 """
 
 from __future__ import annotations
@@ -293,7 +294,7 @@ def _labels_summed_out(states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"
 
 class TiedLinear(TableOutput):
     """Word scores by the word vectors themselves, ``β_w + S_w · M_i``; ``β`` is the only parameter, where there is a
-    ``bias``. The ids ``never`` have no probability. ``scale``: of the product, see ``width.py``."""
+    ``bias``. The ids ``never`` have no probability. ``scale``: of the product, 1/λ_W, see also ``width.py``."""
 
     has_moments = True
     impossible: Tensor

@@ -14,6 +14,7 @@ from probtrans_cli.recipe.base import (
     KindSection,
     NonNegativeFloat,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
     Section,
     Share,
@@ -162,6 +163,9 @@ class WordPrediction(TaskSection):
     """How states become words: linear: a linear layer; tied: the unary scores (of a transformer, the word vectors) once
     more, with a bias for every word; bert (transformers only): one more layer and its norm, then the word vectors once
     more, with a bias for every word."""
+    word_weight: PositiveFloat = 1.0
+    """What the scores of words of `output: tied` are divided by: lambda_W, the weight of a hidden word's entropy
+    (`latent: spherical`), or a temperature (transformers). Latent labels are summed out, and have no such weight."""
     tie_decoder: bool = True
     """With `output: bert`: true: use the word vectors themselves; false: use another table."""
     start_at_frequencies: bool | None = None
@@ -195,6 +199,9 @@ class WordPrediction(TaskSection):
         if self.output == "tied" and recipe.model.facts.encoders:
             reason = "words have vectors of the lower encoder's, and states are the upper one's: choose linear"
             yield ("task", "output"), reason
+        if self.word_weight != 1.0 and (self.output != "tied" or recipe.model.facts.has_latent_labels):
+            reason = "it is for `output: tied` with spherical latents or a transformer: leave it out"
+            yield ("task", "word_weight"), reason
         if not self.tie_decoder and self.output != "bert":
             yield ("task", "tie_decoder"), "for `task.output: bert` only: leave it out"
         yield from _unsampled(self.sampled, recipe)

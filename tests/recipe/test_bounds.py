@@ -78,6 +78,13 @@ def test_products_of_sizes_have_a_bound() -> None:
         assert any(start in fault and f"more than {MOST_NUMBERS:,}" in fault for fault in faults), key
 
 
+def test_latent_labels_and_other_outputs_have_no_weight_of_words() -> None:
+    for overrides in (["task.output=tied"], ["model.latent=spherical"], [TRANSFORMER]):
+        assert any(": task.word_weight: " in fault for fault in refused(SMALL, "task.word_weight=0.5", *overrides))
+    for overrides in (["model.latent=spherical"], [TRANSFORMER]):
+        assert read(SMALL, "task.output=tied", "task.word_weight=0.5", *overrides).task.word_weight == 0.5  # type: ignore[attr-defined]
+
+
 def test_the_bounds_are_far_from_all_shipped_recipes() -> None:
     for path in shipped_recipes().values():
         if "minilm" in path.stem or path.stem == "pos-ewt-stacked":

@@ -41,8 +41,8 @@ KEPT = {
     "Dozat and Manning": """task.arc_size task.dropout task.heads task.relation_size task.weights.arcs
         task.weights.tags""",
     "pages that show their use": """data.raw eval.iteration eval.trees model.base_rank model.base_width model.factors
-        model.head_bias.rarer model.init_from optim.betas optim.schedule.final task.mlm task.valid train.freeze
-        train.probe""",
+        model.head_bias.rarer model.init_from optim.betas optim.schedule.final task.mlm task.valid
+        task.word_weight train.freeze train.probe""",
 }
 
 

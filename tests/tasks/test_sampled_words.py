@@ -69,3 +69,17 @@ def test_sums_are_on_average_those_over_the_vocabulary_and_gradients_nearly() ->
     full = scores.detach().softmax(-1) - functional.one_hot(gold, words)
     wrong, right = (float((some - full).norm() / full.norm()) for some in (uncorrected, mean))
     assert right < 0.03 < wrong
+
+
+def test_scores_of_words_are_divided_by_their_weight() -> None:
+    made = Made("mlm", 3)
+    network: Any = made.network
+    batch = made.task.evaluation(made.batch([0, 1]), 0)
+
+    def products() -> Tensor:
+        scores = network(batch, made.task.wants(batch)).scores["words"]
+        return (scores - network.words.bias)[scores.isfinite()]
+
+    weighted = products()
+    network.words.scale *= 0.25  # as with a weight of 1
+    torch.testing.assert_close(weighted, 4.0 * products())
