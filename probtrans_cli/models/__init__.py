@@ -37,7 +37,7 @@ def register(row: EncoderKind) -> EncoderKind:
 
 
 register(EncoderKind(ProbabilisticTransformer, ProbabilisticEncoder))
-register(EncoderKind(Transformer, lambda section, _: TransformerEncoder(section)))
+register(EncoderKind(Transformer, TransformerEncoder))
 register(EncoderKind(Stacked, lambda part, how: StackedEncoder(part, build(part.lower, how), build(part.upper, how))))
 
 

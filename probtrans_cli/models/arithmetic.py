@@ -29,6 +29,12 @@ def may_depend_on(values: Tensor) -> bool:
     return on_cpu and not isinstance(values, torch._subclasses.FakeTensor)
 
 
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """Return values of the host on a device; nobody waits until they are there."""
+    values = values.pin_memory() if device.type == "cuda" else values
+    return values.to(device, non_blocking=True)
+
+
 def select(values: Shaped[Tensor, "b n ..."], at: At) -> Shaped[Tensor, "m ..."]:
     """Return the values of some words. If ``at`` holds positions, no computer waits for its GPU to count them."""
     return values[at] if at.dtype == torch.bool else values.flatten(0, 1).index_select(0, at)

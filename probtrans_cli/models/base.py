@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.models.arithmetic import Values
+from probtrans_cli.models.arithmetic import Values, may_depend_on
 from probtrans_cli.models.bayesian.readout import Predictive
 from probtrans_cli.models.bayesian.state import State
 from probtrans_cli.models.width import Scale, Scales
@@ -49,7 +49,8 @@ class Inputs:
 
     ``first [b, w]``: the position of each word's first token, n or more behind the last word; None = a token is a word.
     ``features``: of the words' spelling; or, for graphs, those of each token ``[b, n, k]``, -1 where it has fewer.
-    ``segments [b, n]``: of each token, for an encoder that reads such.
+    ``segments [b, n]``: of each token, for an encoder that reads such. ``lengths``: of the sentences, where the host
+    knows them: to count them, it would wait for its GPU.
     """
 
     ids: Int[Tensor, "b n"]
@@ -57,6 +58,7 @@ class Inputs:
     first: Int[Tensor, "b w"] | None = None
     features: Features | Int[Tensor, "b n k"] | None = None
     segments: Int[Tensor, "b n"] | None = None
+    lengths: tuple[int, ...] | None = None
 
     def tokens_of(self, words: Bool[Tensor, "b w"]) -> Bool[Tensor, "b n"]:
         """Return the first tokens of some words."""
@@ -183,6 +185,7 @@ class Words:
             ``facts.counts_words``; None = all 0.
         first: where words begin among tokens, see :class:`Inputs`, for an encoder with ``facts.reads_first``.
         readout: states are wanted of words that are not read yet, for an encoder with ``facts.is_causal``.
+        lengths: of the sentences, see :class:`Inputs`.
     """
 
     unary: Float[Tensor, "b n d"] | State
@@ -191,6 +194,12 @@ class Words:
     cues: Float[Tensor, "b n 9"] | None = None
     first: Int[Tensor, "b w"] | None = None
     readout: Readout | None = None
+    lengths: tuple[int, ...] | None = None
+
+    @property
+    def lengths_of_host(self) -> tuple[int, ...] | None:
+        """``lengths``, where the mask must not be looked at; None in a graph, which is to serve all lengths."""
+        return None if torch.compiler.is_compiling() or may_depend_on(self.mask) else self.lengths
 
     @property
     def vectors(self) -> Float[Tensor, "b n d"]:

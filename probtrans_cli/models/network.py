@@ -279,9 +279,12 @@ class Network(nn.Module):
             start = self.start.expand(mask.shape[0], 1, -1).to(unary.dtype)
             unary = torch.cat([start, unary], dim=1)
             mask = torch.cat([torch.ones_like(mask[:, :1]), mask], dim=1)
+        lengths = inputs.lengths
+        if lengths is not None and self.start is not None:
+            lengths = tuple(length + 1 for length in lengths)
         values = unary if moments is None else moments_of_words(unary, moments, self.unary, inputs.ids)
         readout = None if readout is None else self._with_prior(readout)
-        return Words(values, mask, segments, cues, first, readout)
+        return Words(values, mask, segments, cues, first, readout, lengths)
 
     def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None, by: Arithmetic) -> Encoded:
         """Encode the tokens, and the sentences where they have a representation.

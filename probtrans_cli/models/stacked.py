@@ -107,12 +107,15 @@ class StackedEncoder(Encoder):
     def _scores(self, words: Words) -> tuple[_Tokens | None, Words]:
         tokens = None if words.first is None else _Tokens.of(words.first, words.mask)
         lower: Encoded = self.lower(
-            Words(words.unary, words.mask, words.segments, words.cues), at=None if tokens is None else tokens.starts
+            Words(words.unary, words.mask, words.segments, words.cues, lengths=words.lengths),
+            at=None if tokens is None else tokens.starts,
         )
         states = lower.states if tokens is None else tokens.at_words(lower.states)
         scores = self.projection(self.dropout(states)).to(words.vectors.dtype)  # not the autocast's, as of a table
         cues = words.cues if tokens is None or words.cues is None else tokens.at_words(words.cues)
-        return tokens, Words(scores, words.mask if tokens is None else tokens.mask, cues=cues)
+        if tokens is not None:
+            return tokens, Words(scores, tokens.mask, cues=cues)
+        return None, Words(scores, words.mask, cues=cues, lengths=words.lengths)
 
 
 class _Tokens(NamedTuple):

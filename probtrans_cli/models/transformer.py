@@ -20,13 +20,19 @@ q k v     query key value     [b, c, n, r]    c: head, r: d_qkv
 a         table               [2 clip + 1, r] or [c, 2 clip + 1, r]
 s p       scores, attention   [b, c, i, j]
 t         segments            [b, n]
+
+Of sentences of one length, and of causal ones with their padding behind them, no pair of words is to be left out, or
+only later ones: kernels without a mask serve. On a GPU, whose values nobody waits for, the lengths tell (``Words``).
+:class:`Rows` does without a mask for all others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -35,23 +41,29 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values, may_depend_on
+from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values, may_depend_on, sent
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, Memory, Reading, Readout, Words, chosen_iterations
 from probtrans_cli.models.bayesian.propagation import MOMENTS
 from probtrans_cli.models.width import Scale, scales_of_transformer
 from probtrans_cli.recipe.model import Transformer as Section
 from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
+from probtrans_cli.recipe.training import Forms
 
 ACTIVATIONS = {"relu": nn.ReLU(), "gelu": nn.GELU(), "gelu_tanh": nn.GELU(approximate="tanh")}
 _TANH = nn.Tanh()
 _TERMS = {"query": "q", "key": "k", "value": "v"}
+FEW = 16  # different lengths of a batch, above which calls for each cost more than a mask
 
 
 class TransformerEncoder(Encoder):
-    """A transformer encoder; ``section`` holds its options. Its channels are the heads, its iterations the layers."""
+    """A transformer encoder; ``section`` holds its options. Its channels are the heads, its iterations the layers.
 
-    def __init__(self, section: Section) -> None:
+    ``messages``: with `fused`, padding is left out on a GPU, too, see :class:`Rows`.
+    """
+
+    def __init__(self, section: Section, messages: Forms = "fast") -> None:
         super().__init__(section := section.resolved())
+        self.messages = messages
         positions, width = section.positions, section.width
         self.scales = scales_of_transformer(section)
         self.sinusoidal = isinstance(positions, SinusoidalPositions)
@@ -140,7 +152,8 @@ class TransformerEncoder(Encoder):
         if at is not None and (not may_depend_on(mask) or self.pooler is not None or words.readout is not None):
             at = None  # a pooler always needs the state of the first word, a word to come that of the word before
         wanted = chosen_iterations(arcs, number)
-        states, attentions = self._through(range(number), self._embedded(words, by), mask, wanted, at, by)
+        lengths = words.lengths_of_host
+        states, attentions = self._through(range(number), self._embedded(words, by), mask, wanted, at, by, lengths)
         if self.final_norm is not None:
             states = by(self.final_norm, states)
         sentence = None if self.pooler is None else by(_TANH, by(self.pooler, by.first(states)))
@@ -189,27 +202,52 @@ class TransformerEncoder(Encoder):
         wanted: Collection[int],
         at: Bool[Tensor, "b n"] | None = None,
         by: Arithmetic = PLAIN,
+        lengths: Sequence[int] | None = None,
     ) -> tuple[Values, list[Float[Tensor, "b c n m"]]]:
         """Apply some layers; also return the attention of the layers ``wanted``, by their numbers from 1.
 
-        ``at``: the only positions whose states are wanted behind the last layer of all.
+        ``at``: the only positions whose states are wanted behind the last layer of all. ``lengths``: of the sentences,
+        where the mask must not be looked at.
         """
+        rows: Rows | None = None
         allowed: Tensor | None = None  # where all words may be attended to, which lets faster kernels serve
-        if not (may_depend_on(mask) and bool(mask.all())):
+        bare = None if wanted or isinstance(self.section.positions, RelativePositions) else lengths
+        if bare is not None and self.messages == "fused" and by is PLAIN and not self.section.causal:
+            rows = Rows.of(bare, mask, self._serves_varlen(states))
+        if rows is not None:
+            states = rows.of_grid(states)
+        elif bare is None or not self.section.causal:  # else no word attends to the padding behind it
+            allowed = self._allowed(mask, lengths)
+        attentions: list[Tensor] = []
+        for index in layers:
+            layer = self.layers[0 if self.section.share_layers else index]
+            last = mask & at if at is not None and index == self.section.layers - 1 else None
+            states, attention = layer(states, rows or allowed, last, index + 1 in wanted, by)
+            if attention is not None:
+                attentions.append(attention * mask[:, None, :, None])
+        return states if rows is None else rows.grid(states, mask), attentions
+
+    def _allowed(self, mask: Bool[Tensor, "b n"], lengths: Sequence[int] | None) -> Tensor | None:
+        """Return which words each may attend to; None where it is all of them."""
+        full = may_depend_on(mask) and bool(mask.all())
+        if lengths is not None:
+            full = min(lengths, default=0) == mask.shape[1]
+        allowed: Tensor | None = None
+        if not full:
             # A sentence of no words attends to its padding: finite numbers that nobody reads, instead of 0 / 0.
             allowed = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
         if self.section.causal:
             n = mask.shape[1]
             earlier = torch.ones(n, n, dtype=torch.bool, device=mask.device).tril()
             allowed = earlier if allowed is None else allowed & earlier
-        attentions: list[Tensor] = []
-        for index in layers:
-            layer = self.layers[0 if self.section.share_layers else index]
-            rows = mask & at if at is not None and index == self.section.layers - 1 else None
-            states, attention = layer(states, allowed, rows, index + 1 in wanted, by)
-            if attention is not None:
-                attentions.append(attention * mask[:, None, :, None])
-        return states, attentions
+        return allowed
+
+    def _serves_varlen(self, states: Float[Tensor, "b n d"]) -> bool:
+        """Return whether torch's attention of many lengths serves: it has neither dropout nor a scale of our own."""
+        kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else states.dtype
+        plain = self.scales is None and not (self.training and self.section.attention_dropout)
+        fits = kind.itemsize == 2 and self.section.head_size % 8 == 0 and self.section.head_size <= 256
+        return states.is_cuda and plain and fits and torch.cuda.get_device_capability(states.device) >= (8, 0)
 
     def _embedded(
         self, words: Words, by: Arithmetic, before: int = 0, previous: Float[Tensor, "b 1 d"] | None = None
@@ -252,6 +290,56 @@ class TransformerEncoder(Encoder):
         return by(self.embedding_dropout, by(self.embedding_norm, states))
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The words of a batch one behind another, the sentences by their lengths; each attends to those of its own.
+
+    There is no work on padding, and no mask. ``index [w]``: where each word stands in the padded batch. ``runs``: a
+    length, and how many sentences have it. ``ends [b + 1]``: where sentences begin, and the last one ends, if one
+    kernel serves all lengths; None: a call for each.
+    """
+
+    index: Int[Tensor, " w"]
+    runs: Sequence[tuple[int, int]]
+    ends: Int[Tensor, " e"] | None
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], mask: Bool[Tensor, "b n"], varlen: bool) -> Rows | None:
+        """Return those of a batch; None where no sentence has padding, or a mask costs less."""
+        n, words = mask.shape[1], torch.arange(mask.shape[1])
+        order = sorted((number for number, length in enumerate(lengths) if length), key=lengths.__getitem__)
+        size = torch.tensor([lengths[number] for number in order], dtype=torch.int64)
+        runs = [(length, len(list(group))) for length, group in groupby(size.tolist())]
+        if runs in ([], [(n, len(lengths))]) or (len(runs) > FEW and not varlen):
+            return None
+        index = (torch.tensor(order)[:, None] * n + words)[words < size[:, None]]
+        ends = functional.pad(size.cumsum(0), (1, 0)).to(torch.int32)
+        return cls(sent(index, mask.device), runs, sent(ends, mask.device) if varlen else None)
+
+    def of_grid(self, grid: Float[Tensor, "b n d"]) -> Float[Tensor, "1 w d"]:
+        return grid.flatten(0, 1).index_select(0, self.index)[None]
+
+    def grid(self, rows: Float[Tensor, "1 w d"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
+        """Return the padded batch, zero at padding."""
+        empty = rows.new_zeros(mask.numel(), rows.shape[-1])
+        return empty.index_copy(0, self.index, rows[0]).view(*mask.shape, -1)
+
+    def attend(self, split: Float[Tensor, "w k c r"], p: float, scale: float | None) -> Float[Tensor, "w o"]:
+        """Return what every word takes, all heads side by side; ``split``: q, k and v, or q and k where v is k."""
+        if self.ends is not None:
+            from torch.nn.attention.varlen import varlen_attn  # noqa: PLC0415  # its import takes time
+
+            longest, (query, key, value) = self.runs[-1][0], (split[:, 0], split[:, 1], split[:, -1])
+            return varlen_attn(query, key, value, self.ends, self.ends, longest, longest).flatten(1)  # type: ignore[union-attr]
+        mixed = []
+        sizes = [length * number for length, number in self.runs]
+        for run, (length, number) in zip(torch.split(split, sizes), self.runs, strict=True):
+            query, key, *rest = run.view(number, length, *run.shape[1:]).permute(2, 0, 3, 1, 4)
+            value = rest[0] if rest else key
+            mixed.append(functional.scaled_dot_product_attention(query, key, value, dropout_p=p, scale=scale))
+        return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in mixed]).flatten(1)
+
+
 class Layer(nn.Module):
     """Attention and feed-forward layer."""
 
@@ -262,6 +350,7 @@ class Layer(nn.Module):
         scales = scales_of_transformer(section)
         self.scale = None if scales is None else self.size**-0.5 / scales.heads  # of scores; None: 1 / √d_qkv
         self.pre = section.norm == "pre"
+        self.causal = section.causal
         self.clip = positions.clip if isinstance(positions, RelativePositions) else 0
         self.attention_dropout = section.attention_dropout or 0.0
         self.projections = nn.Linear(d, (3 - section.tie_kv) * h * self.size, bias=section.bias == "all")
@@ -285,7 +374,7 @@ class Layer(nn.Module):
     def forward(
         self,
         states: Values,
-        allowed: Tensor | None,
+        allowed: Tensor | Rows | None,
         at: Bool[Tensor, "b n"] | None,
         arcs: bool,
         by: Arithmetic = PLAIN,
@@ -293,13 +382,14 @@ class Layer(nn.Module):
     ) -> tuple[Values, Float[Tensor, "b c n n"] | None]:
         """Return the next states ``[b, n, d]``, zero but for positions ``at`` if it is there; attention if ``arcs``.
 
+        ``allowed``: which words each may attend to; None: all, or all earlier ones where the model is causal.
         ``past``: keys and values of earlier words, to which those of these words are added.
         """
         inputs = by(self.attention_norm, states) if self.pre else states
-        if past is None:
-            mixed, attention = by.attend(self, inputs, allowed, arcs, at is not None)
-        else:
+        if past is not None or isinstance(allowed, Rows):
             mixed, attention = self.attend(inputs, allowed, arcs, past)
+        else:
+            mixed, attention = by.attend(self, inputs, allowed, arcs, at is not None)
         if at is not None:
             mixed, states = by.select(mixed, at), by.select(states, at)
         # Without a projection of its own, the output is tied to that of the queries.
@@ -315,11 +405,18 @@ class Layer(nn.Module):
         return states if at is None else by.put(states, at), attention
 
     def attend(
-        self, states: Float[Tensor, "b n d"], allowed: Tensor | None, arcs: bool, past: list[Tensor] | None = None
+        self,
+        states: Float[Tensor, "b n d"],
+        allowed: Tensor | Rows | None,
+        arcs: bool,
+        past: list[Tensor] | None = None,
     ) -> tuple[Float[Tensor, "b n o"], Float[Tensor, "b c n n"] | None]:
         """Return what every word takes, all heads side by side; attention before dropout if ``arcs``."""
         b, n, _ = states.shape
         split = self.projections(states).view(b, n, -1, self.heads, self.size)
+        p = self.attention_dropout if self.training else 0.0
+        if isinstance(allowed, Rows):
+            return allowed.attend(split[0], p, self.scale)[None], None
         query, key, *rest = split.permute(2, 0, 3, 1, 4).unbind(0)
         value = rest[0] if rest else key
         if past is not None:
@@ -327,7 +424,6 @@ class Layer(nn.Module):
                 torch.cat([old.to(new.dtype), new], dim=2) for old, new in zip(past, (key, value), strict=True)
             ]
         bias = self._relative(query, key, allowed)
-        p = self.attention_dropout if self.training else 0.0
         attention: Tensor | None = None
         if arcs or "value" in self.tables:
             scores = query @ key.mT * (self.scale or self.size**-0.5)
@@ -344,8 +440,9 @@ class Layer(nn.Module):
                 sums = used.new_zeros(*used.shape[:3], table.shape[-2]).scatter_add(-1, distance, used)
                 mixed = mixed + sums @ table.to(sums.dtype)
         else:
+            earlier = self.causal and allowed is None and past is None
             mixed = functional.scaled_dot_product_attention(
-                query, key, value, attn_mask=bias, dropout_p=p, scale=self.scale
+                query, key, value, attn_mask=bias, dropout_p=p, is_causal=earlier, scale=self.scale
             )
         return mixed.transpose(1, 2).flatten(2), attention if arcs else None
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.models.arithmetic import select
+from probtrans_cli.models.arithmetic import select, sent
 from probtrans_cli.models.base import Features, Inputs
 
 PADDING = -2  # in place of a label where there is no word
@@ -81,7 +81,8 @@ def collate(
     def padded(name: str, fill: int) -> Tensor:
         return tensor(split.padded(name, indices, fill), device)
 
-    ids, frequency, features = padded("ids", padding), padded("frequency", -1), None
+    of_host = split.padded("ids", indices, padding)
+    ids, frequency, features = tensor(of_host, device), padded("frequency", -1), None
     if split.has("widths"):
         rows, widths = split.features(indices)
         features = Features(tensor(rows, device), tensor(np.cumsum(widths) - widths.ravel(), device))
@@ -93,6 +94,7 @@ def collate(
         first=padded("first", ids.shape[1]) if split.has("first") else None,
         features=features,
         segments=padded("segments", 0) if split.has("segments") else None,
+        lengths=_lengths(of_host != padding),
         words=frequency >= 0,
         frequency=frequency,
         gold={name: padded(name, fill) for name, fill in (columns or {}).items() if split.has(name)},
@@ -103,10 +105,16 @@ def tensor(array: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
 
 
+def _lengths(mask: Bool[np.ndarray, "b n"]) -> tuple[int, ...] | None:
+    """Return those of sentences with their padding behind them; None where there is some within one."""
+    lengths = mask.sum(1)
+    behind = np.array_equal(mask, np.arange(mask.shape[1]) < lengths[:, None])
+    return tuple(lengths.tolist()) if behind else None
+
+
 def _moved(value: Any, device: torch.device) -> Any:
     if isinstance(value, Tensor):
-        value = value.pin_memory() if device.type == "cuda" else value
-        return value.to(device, non_blocking=True)
+        return sent(value, device)
     if isinstance(value, Batch):
         return replace(value, **{part.name: _moved(getattr(value, part.name), device) for part in fields(value)})
     if isinstance(value, Features):

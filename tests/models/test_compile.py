@@ -94,7 +94,7 @@ for section in sections:
             first = torch.arange(0, mask.shape[1], 2).expand(len(mask), -1)
             more["first"] = first.masked_fill(first >= mask.sum(1, keepdim=True), mask.shape[1])
         for form in (compiled, eager):
-            encoded = form(Words(unary, mask, **more), at=at)
+            encoded = form(Words(unary, mask, **more, lengths=tuple(lengths)), at=at)
             loss = encoded.states[at].square().sum()
             if encoded.sentence is not None:
                 loss = loss + encoded.sentence.square().sum()
