@@ -236,7 +236,7 @@ def test_the_encoder_has_the_values_of_stored_heads(
     model = encoder(**MODELS[which]).float().to(device)
     unary, mask = sentences([9, 4, 1])
     unary, mask = unary.float().to(device).requires_grad_(), mask.to(device)
-    monkeypatch.setattr(meanfield, "worth_packing", lambda _: False)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.layout.worth_packing", lambda _: False)
     if INTERPRETED:
         monkeypatch.setattr(meanfield, "fuses", lambda *_: True)
     assert meanfield.form_of("fused", mask, model.inference) == "fused"

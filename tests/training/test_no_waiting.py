@@ -4,8 +4,8 @@ Counted on the device without values (``no_values.py``), for every kind of task,
 is allowed, and why:
 
 - every line of metrics, evaluation and checkpoint reads values, as their users do (``log.every_steps``);
-- on a CPU alone, where nobody waits: padding is left out, ids and segments are checked, the loss is looked at after
-  every update (``models/arithmetic.py``, ``loop.py``);
+- on a CPU alone, where nobody waits: unwanted rows are skipped, ids and segments are checked, the loss is looked at
+  after every update (``models/arithmetic.py``, ``loop.py``);
 - copies to the device that are not waited for: those of a batch.
 """
 
@@ -23,6 +23,9 @@ from no_values import META, waits, without_values
 from run_of_every_task import OVERRIDES, corpora_of_every_task
 
 from probtrans_cli.data.corpus.prepared import prepare
+from probtrans_cli.models import transformer
+from probtrans_cli.models.arithmetic import sent
+from probtrans_cli.models.probabilistic.fast import layout
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
 
@@ -109,6 +112,24 @@ def test_no_form_of_a_decomposition_waits(decomposition: str, messages: str, mon
 
 
 TAGGING = "task={kind: tagging, column: xpos}"
+
+
+@pytest.mark.parametrize("model", [*MODELS, "tree"])
+def test_no_update_without_padding_waits(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host has the lengths of sentences, and packs the words."""
+    places: list[torch.Tensor] = []
+
+    def noted(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+        places.append(values)
+        return sent(values, device)
+
+    for module in (layout, transformer):
+        monkeypatch.setattr(module, "sent", noted)
+    options = [*MODELS.get(model, ["model.heads=tree", "model.root={}"]), TAGGING, "runtime.messages=fused"]
+    assert waited_for(monkeypatch, *options, "train.by_length=false") == []
+    assert places
+
+
 OPTIONS: dict[str, list[str]] = {
     "all-dep": ["model.globals={kind: all-dep, features: 3}", "model.root={}"],
     "dep-split": ["model.globals={kind: dep-split, features: 3}", "model.damping={labels: 0.2, heads: 0.3}"],

@@ -9,13 +9,15 @@ much padding, rows are better the real words only, and lines as few as it takes 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from probtrans_cli.models.arithmetic import may_depend_on
+from probtrans_cli.models.arithmetic import may_depend_on, sent
 
 WORTH_PACKING = 0.05  # share of padding above which picking the real words out pays
 
@@ -97,11 +99,29 @@ class Layout:
         return same & inside & (self.sentence >= 0)[:, :, None]
 
 
+def layout_of(
+    mask: Bool[Tensor, "b n"], lines: Callable[[Tensor], Layout], lengths: Sequence[int] | None = None
+) -> Layout:
+    """Return the layout of a batch; ``lines``: how words are packed, where that pays.
+
+    ``lengths``: of the sentences, where a GPU has the mask: then the host packs the words, and nobody waits.
+    """
+    if lengths is None:
+        return lines(mask) if worth_packing(mask) else Layout.of(mask)
+    of_host = torch.arange(mask.shape[1]) < torch.tensor(lengths, dtype=torch.int64)[:, None]
+    if not worth_packing(of_host):
+        return Layout.of(mask)
+    layout = lines(of_host)
+    parts: Any = (layout.index, layout.place, layout.sentence)
+    index, place, sentence = (sent(part, mask.device) for part in parts)
+    return Layout(mask, index, place, sentence)
+
+
 def worth_packing(mask: Bool[Tensor, "b n"]) -> bool:
     """Return whether rows are to be the real words only.
 
-    Not on a GPU nor in a graph, whose shapes must not depend on values; nor where padding stands between the words of a
-    sentence, as the next row must be the next word.
+    Not for a mask on a GPU nor in a graph, whose shapes must not depend on values; nor where padding stands between the
+    words of a sentence, as the next row must be the next word.
     """
     if not may_depend_on(mask) or not mask.numel() or float(mask.float().mean()) >= 1.0 - WORTH_PACKING:
         return False

@@ -29,7 +29,7 @@ from torch import Tensor
 from probtrans_cli.models.arithmetic import may_depend_on
 from probtrans_cli.models.probabilistic.factors import ArcsFactor, RelationsFactor
 from probtrans_cli.models.probabilistic.fast.heads import BlockedHeads, HeadVariables, LabelledHeads, StoredHeads, drop
-from probtrans_cli.models.probabilistic.fast.layout import Layout, packed, shared_lines, worth_packing
+from probtrans_cli.models.probabilistic.fast.layout import layout_of, packed, shared_lines
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages
 from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Result, State, Update
 from probtrans_cli.models.probabilistic.potentials import Potentials
@@ -131,6 +131,7 @@ class MeanField:
         form: str,
         bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
         further: Sequence[ArcsFactor | RelationsFactor] = (),
+        lengths: Sequence[int] | None = None,
     ) -> None:
         """Begin at the start.
 
@@ -140,10 +141,11 @@ class MeanField:
             form: of the head variables, see :func:`form_of`.
             bias: added to the scores of words and root as heads, where all pairs are kept; one channel or all.
             further: those of further factors that have a fast form, where all pairs are kept.
+            lengths: of the sentences, see :func:`layout_of`.
         """
         self.inference, self.dropout, self.mask = inference, dropout, mask
         lines = packed if form in ("pairs", "labelled") else shared_lines
-        self.layout = lines(mask) if worth_packing(mask) else Layout.of(mask)
+        self.layout = layout_of(mask, lines, lengths)
         # What stands at padding, NaN included, must not reach any word.
         unary = unary.masked_fill(~mask[:, :, None], 0.0)
         self.unary = self.layout.rows(unary)
