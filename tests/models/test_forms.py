@@ -369,7 +369,7 @@ def test_the_choice_of_a_form(
                 if "device" in situation:
                     patch.setattr(meanfield, "may_depend_on", lambda _: False)
                 if "kernels" in situation:
-                    patch.setattr(meanfield, "fuses", lambda *_: True)
+                    patch.setattr(meanfield, "fuses", lambda option, *_: option == "fused")
                 if "compiling" in situation:
                     patch.setattr(torch.compiler, "is_compiling", lambda: True)
                 key: Any = option.removesuffix("-long")
@@ -379,7 +379,7 @@ def test_the_choice_of_a_form(
 
 def test_a_cpu_does_not_look_for_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meanfield, "find_spec", lambda _: 1 / 0)
-    assert not meanfield.fuses(torch.ones(2, 3, dtype=torch.bool), torch.float32, 4)
+    assert not meanfield.fuses("fused", torch.ones(2, 3, dtype=torch.bool), torch.float32, 4)
 
 
 def test_messages_that_there_are_not() -> None:

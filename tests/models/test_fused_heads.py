@@ -1,4 +1,5 @@
-"""The exchange of the heads as kernels of a GPU (``triton_heads.py``) beside the equations: values, gradients, dropout.
+"""The exchange of the heads as kernels of a GPU (``triton_heads.py``; of near buckets ``triton_bands.py``) beside the
+equations: values, gradients, dropout.
 
 These tests need a GPU. Where triton is installed, they run without one, too: under its interpreter, on a CPU, and in a
 process of their own, as triton decides that when it is imported. The interpreter forgives what a compiler does not, as
@@ -21,8 +22,10 @@ from support import ROOT, environment
 
 from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.fast import meanfield
-from probtrans_cli.models.probabilistic.fast.layout import Layout
+from probtrans_cli.models.probabilistic.fast.bands import TraceableBand
+from probtrans_cli.models.probabilistic.fast.layout import Layout, offsets
 from probtrans_cli.models.probabilistic.inference import over
+from probtrans_cli.models.probabilistic.projections import Sides
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 TOLERANCE = {torch.bfloat16: 1e-2, torch.float16: 1e-3}
@@ -146,11 +149,11 @@ def plain(
 
 
 def everything(results: Any, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Results and the gradients of a random linear function of them."""
+    """Results and the gradients of a random linear function of them, whose numbers every type has."""
     generator = torch.Generator().manual_seed(1)
     total = torch.zeros((), dtype=torch.float64, device=tensors[0].device)
     for part in results:
-        total = total + (part * torch.randn(part.shape, generator=generator).to(part)).sum()
+        total = total + (part * torch.randn(part.shape, generator=generator).bfloat16().to(part)).sum()
     grads = torch.autograd.grad(total, tensors, materialize_grads=True, allow_unused=True)
     return [part.detach().double() for part in (*results, *grads)]
 
@@ -218,32 +221,120 @@ def test_what_is_dropped_is_the_same_in_the_gradient(
     assert abs(float(alike.double().mean()) - 0.7**2 - 0.3**2) < 10 * deviation
 
 
+# --- near buckets -----------------------------------------------------------------------------------------------------
+
+
+class Near(NamedTuple):
+    """Shapes of a child side, of a head side, and of the weight, for the words ``w`` and four buckets."""
+
+    child: tuple[int, int, int]
+    head: tuple[int, int, int]
+    weight: tuple[int, int, int] | None = None
+    words: int = 70
+
+
+NEAR = {
+    "uv": Near((4, 3, 5), (4, 3, 5)),
+    "none: labels are the head side": Near((4, 3, 6), (1, 1, 6)),
+    "uvw: channels share sides": Near((4, 1, 4), (4, 1, 4), (4, 3, 4)),
+    "shared: buckets share sides": Near((1, 3, 5), (1, 3, 5), (4, 3, 5)),
+    "one head side of all channels": Near((1, 3, 16), (1, 1, 16), (4, 3, 16)),
+    "one head side of a bucket": Near((4, 3, 3), (4, 1, 3)),
+    "fewer words than distances": Near((4, 2, 3), (4, 2, 3), words=2),
+    "several parts of a sum": Near((1, 1, 2), (1, 1, 2), (4, 1, 2), words=700),
+}
+
+
+def band_of(tensors: list[torch.Tensor], *, fused: bool) -> list[torch.Tensor]:
+    """Scores and messages of a band, and the gradients of either."""
+    p, child, head, *weight = tensors
+    sides = Sides(child, head, weight[0] if weight else None)
+    kind: Any = TraceableBand
+    if fused:
+        from probtrans_cli.models.probabilistic.fast.triton_bands import fused_band as kind
+    near = [kind(sides, offsets(2)) for _ in range(2)]
+    return [*everything([near[0].scores()], tensors), *everything(near[1].messages(p)[:2], tensors)]
+
+
+def near_tensors(near: Near, device: torch.device) -> list[torch.Tensor]:
+    """Random probabilities and sides, and the weight."""
+    torch.manual_seed(0)
+    channels = near.weight[1] if near.weight else near.child[1]
+    shapes = [(near.words, 4, channels), (near.words, *near.child), (near.words, *near.head)]
+    drawn = [torch.rand(shapes[0]), *(torch.randn(shape) for shape in shapes[1:])]
+    drawn += [torch.randn(near.weight)] if near.weight else []
+    return [part.to(device).requires_grad_() for part in drawn]
+
+
+def doubled(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [part.detach().double().requires_grad_() for part in tensors]
+
+
+@needs_triton
+@pytest.mark.gpu
+@pytest.mark.parametrize("which", NEAR)
+def test_a_band_has_the_values_and_gradients_of_the_plain_one(
+    which: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = near_tensors(NEAR[which], device)
+    if NEAR[which].words > 100:
+        monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.triton_bands.PARTS", 4)
+    assert_near(band_of(tensors, fused=True), band_of(doubled(tensors), fused=False), 1e-5)
+
+
+@needs_triton
+@pytest.mark.gpu
+@pytest.mark.parametrize("which", NEAR)
+def test_a_band_of_sides_in_bfloat16(which: str, device: torch.device) -> None:
+    """What is left beside the plain form is the rounding of what is stored: with it, both are alike to 1e-3. (The
+    interpreter cuts bits off.)"""
+    p, child, head, *weight = near_tensors(NEAR[which], device)
+    tensors = [p, *(side.detach().bfloat16().requires_grad_() for side in (child, head)), *weight]
+    results = band_of(tensors, fused=True)
+    for found, expected in zip(results, band_of(doubled(tensors), fused=False), strict=True):
+        cut = (expected.float().view(torch.int32) & -(2**16)).view(torch.float32)
+        stored = expected, (cut if INTERPRETED else expected.bfloat16()).double()
+        assert min((found - part).norm() / expected.norm().clamp(min=1e-9) for part in stored) < 1e-3
+
+
 MODELS: dict[str, dict[str, Any]] = {
     "uv": {"decomposition": {"kind": "uv", "rank": 3}, "distance": 1, "root": {"labels": 3}},
     "none": {"decomposition": {"kind": "none"}, "distance": 0, "globals": {"kind": "all-dep", "features": 3}},
     "shared": {"decomposition": {"kind": "shared", "rank": 4}, "distance": 2},
     "rotary": {"decomposition": {"kind": "rotary", "rank": 4}, "root": {"labels": 3}, "latent": "spherical"},
+    "uvw": {"decomposition": {"kind": "uvw", "rank": 4}, "distance": 2},
 }
+STORED: dict[str, dict[str, Any]] = {
+    "tree": {"distance": 2, "heads": "tree", "root": {"labels": 3}},
+    "damping": {"distance": 1, "damping": {"heads": 0.3}},
+}
+"""Those whose heads are stored, and near buckets nevertheless by kernels."""
 
 
 @needs_triton
 @pytest.mark.gpu
-@pytest.mark.parametrize("which", MODELS)
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize("which", [*MODELS, *STORED])
 def test_the_encoder_has_the_values_of_stored_heads(
-    which: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+    which: str, packed: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """States, the sentence's, and all gradients of a loss; today's form is what `banded` asks for."""
-    model = encoder(**MODELS[which]).float().to(device)
-    unary, mask = sentences([9, 4, 1])
+    """States, the sentence's, and all gradients of a loss; today's form is what `banded` asks for. Words are packed
+    where the host knows the lengths of sentences."""
+    model = encoder(**MODELS.get(which) or STORED[which]).float().to(device)
+    lengths = (9, 4, 1)
+    unary, mask = sentences([*lengths])
     unary, mask = unary.float().to(device).requires_grad_(), mask.to(device)
-    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.layout.worth_packing", lambda _: False)
+    if not packed:
+        monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.layout.worth_packing", lambda _: False)
     if INTERPRETED:
-        monkeypatch.setattr(meanfield, "fuses", lambda *_: True)
-    assert meanfield.form_of("fused", mask, model.inference) == "fused"
+        monkeypatch.setattr(meanfield, "fuses", lambda option, *_: option == "fused")
+        monkeypatch.setattr("probtrans_cli.models.base.may_depend_on", lambda _: False)
+    if which in MODELS:
+        assert meanfield.form_of("fused", mask, model.inference) == "fused"
     results = []
     for messages in ("fused", "banded"):
         model.messages = messages  # type: ignore[assignment]
-        encoded = model(Words(unary, mask))
+        encoded = model(Words(unary, mask, lengths=lengths))
         results.append([*values(encoded), *gradients(model, unary, encoded)])
     assert_near(results[0], results[1], 1e-5)
 
@@ -275,6 +366,9 @@ def test_all_of_this_holds_under_the_interpreter() -> None:
 POINTERS = {"sentence": "*i64", "seed": "*i64", "allowed": "*u8", "log_total": "*fp32", "deltas": "*fp32",
             "short": "*fp32", "used": "*fp32", "by_used": "*fp32", "of_short": "*fp32"}  # fmt: skip
 NUMBERS = {"n": "i32", "s": "i32", "channels": "i32", "distance": "i32", "scale": "fp32", "p": "fp32"}
+OF_BANDS = {"scores": "*fp32", "of_weight": "*fp32", "weight": "*fp32", "p": "*fp32", "n": "i32", "distance": "i32",
+            "channels": "i32", "tiles": "i32"}  # fmt: skip
+STEPS = [f"{side}_{axis}" for side in ("u", "v", "of", "to") for axis in ("row", "bucket", "channel")]
 
 
 @needs_triton
@@ -285,18 +379,36 @@ NUMBERS = {"n": "i32", "s": "i32", "channels": "i32", "distance": "i32", "scale"
 @pytest.mark.parametrize(("side", "buckets"), [("bf16", 2), ("fp32", 1)])
 def test_kernels_compile(kernel: str, side: str, buckets: int) -> None:
     """For compute capability 9.0, without a GPU; nothing runs."""
+    from probtrans_cli.models.probabilistic.fast import triton_heads
+
+    function: Any = getattr(triton_heads, kernel.split(maxsplit=1)[0])
+    types = {**POINTERS, **NUMBERS}
+    fixed = {"rank": 24, "RANK": 32, "TILE": 16, "SHORT": 8, "BUCKETS": buckets, "SHARED": buckets == 1,
+             "DROPS": True, "WHOLE": "whole" in kernel}  # fmt: skip
+    assert_compiles(function, fixed, types, side, 1)
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["bf16", "fp32"])
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("kernel", ["_by_p", "_by_weight", "_by_side"])
+def test_kernels_of_bands_compile(kernel: str, alone: bool, side: str) -> None:
+    from probtrans_cli.models.probabilistic.fast import triton_bands
+
+    fixed = {"rank": 24, "RANK": 32, "TILE": 64, "WEIGHTED": alone, "TWICE": alone, "HEAD": alone, "BUCKETS": alone,
+             "CHANNELS": alone}  # fmt: skip
+    assert_compiles(getattr(triton_bands, kernel), fixed, {**OF_BANDS, **dict.fromkeys(STEPS, "i32")}, side, 4)
+
+
+def assert_compiles(function: Any, fixed: dict[str, Any], types: dict[str, str], side: str, warps: int) -> None:
     from triton import compile as compiled
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from probtrans_cli.models.probabilistic.fast import triton_heads
-
-    function: Any = getattr(triton_heads, kernel.split(maxsplit=1)[0])
-    fixed = {"rank": 24, "RANK": 32, "TILE": 16, "SHORT": 8, "BUCKETS": buckets, "SHARED": buckets == 1,
-             "DROPS": True, "WHOLE": "whole" in kernel}  # fmt: skip
     names = function.arg_names
-    types = {name: "constexpr" if name in fixed else {**POINTERS, **NUMBERS}.get(name, f"*{side}") for name in names}
+    signature = {name: "constexpr" if name in fixed else types.get(name, f"*{side}") for name in names}
     constants = {(place,): fixed[name] for place, name in enumerate(names) if name in fixed}
-    source = ASTSource(fn=function, signature=types, constexprs=constants)
-    options = {"num_warps": 1, "num_stages": 1, "enable_fp_fusion": True}
+    source = ASTSource(fn=function, signature=signature, constexprs=constants)
+    options = {"num_warps": warps, "num_stages": 1, "enable_fp_fusion": True}
     assert "cubin" in compiled(source, target=GPUTarget("cuda", 90, 32), options=options).asm

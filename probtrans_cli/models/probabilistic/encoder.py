@@ -350,7 +350,10 @@ class ProbabilisticEncoder(Encoder):
         form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs, dtype=unary.dtype, rank=rank)
         further = cast("Sequence[ArcsFactor | RelationsFactor]", list(self.further))
         lengths = words.lengths_of_host if self.messages == "fused" else None
-        return fast.MeanField(unary, mask, self.potentials, self.inference, self._dropout, form, bias, further, lengths)
+        fused = fast.fuses(self.messages, mask, unary.dtype, rank)
+        return fast.MeanField(
+            unary, mask, self.potentials, self.inference, self._dropout, form, bias, further, lengths, fused=fused
+        )
 
     def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:
         """Return the inference of a batch as its equations stand; arguments as those of :meth:`forward`."""

@@ -11,4 +11,5 @@ work on padding, and near buckets as shifts. Derivatives are written by hand whe
     bands.py          near buckets, by shifts along the sentence
     heads.py          far buckets, and distributions of the heads: stored, or in blocks
     triton_heads.py   far buckets and distributions of the usual case, as kernels of a GPU
+    triton_bands.py   near buckets, as kernels of a GPU
 """

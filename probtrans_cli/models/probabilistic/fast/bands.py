@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -46,6 +46,14 @@ class Band(ABC):
 
         They are messages to the sides: summed over the buckets and channels that share one.
         """
+
+
+class Products(NamedTuple):
+    """The products of which all results of a band, and all their derivatives, are: those of a CPU here, :func:`_by_p`
+    and :func:`_by_sides`; those of a GPU in ``triton_bands.py``."""
+
+    by_p: Callable[..., tuple[Tensor, Tensor | None]]
+    by_sides: Callable[..., tuple[Tensor, Tensor]]
 
 
 def band(sides: Sides, shifts: Sequence[int]) -> Band:
@@ -118,15 +126,15 @@ class ByHandBand(Band):
     derivatives, which are scores and messages, have derivatives of the same kind.
     """
 
-    def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
-        self.sides, self.shifts = sides, shifts
+    def __init__(self, sides: Sides, shifts: Sequence[int], products: Products | None = None) -> None:
+        self.sides, self.shifts, self.products = sides, shifts, products or Products(_by_p, _by_sides)
 
     def scores(self) -> Float[Tensor, "w k c"]:
-        scores: Tensor = _Scores.apply(self.shifts, *self.sides)  # type: ignore[no-untyped-call]
+        scores: Tensor = _Scores.apply(self.products, self.shifts, *self.sides)  # type: ignore[no-untyped-call]
         return scores
 
     def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
-        return Sides(*_Messages.apply(self.shifts, p, *self.sides))  # type: ignore[no-untyped-call]
+        return Sides(*_Messages.apply(self.products, self.shifts, p, *self.sides))  # type: ignore[no-untyped-call]
 
 
 def first_derivatives_only(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,37 +157,39 @@ def first_derivatives_only(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 class _Scores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, shifts: Sequence[int], u: Tensor, v: Tensor, weight: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, products: Products, shifts: Sequence[int], u: Tensor, v: Tensor, weight: Tensor | None
+    ) -> Tensor:
         ctx.save_for_backward(u, v, weight)
-        ctx.shifts = shifts
-        return _by_p(shifts, weight, (u, v))[0]
+        ctx.products, ctx.shifts = products, shifts
+        return products.by_p(shifts, weight, (u, v))[0]
 
     @staticmethod
     @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, v, weight = ctx.saved_tensors
         (p,) = gradients
-        by_weight = None if weight is None else _by_p(ctx.shifts, weight, (u, v), p=p)[1]
-        return None, *_by_sides(ctx.shifts, p, u, v, weight), by_weight
+        by_weight = None if weight is None else ctx.products.by_p(ctx.shifts, weight, (u, v), p=p)[1]
+        return None, None, *ctx.products.by_sides(ctx.shifts, p, u, v, weight), by_weight
 
 
 class _Messages(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, shifts: Sequence[int], p: Tensor, u: Tensor, v: Tensor, weight: Tensor | None
+        ctx: Any, products: Products, shifts: Sequence[int], p: Tensor, u: Tensor, v: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(p, u, v, weight)
-        ctx.shifts = shifts
-        return _by_sides(shifts, p, u, v, weight)
+        ctx.products, ctx.shifts = products, shifts
+        return products.by_sides(shifts, p, u, v, weight)
 
     @staticmethod
     @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         p, u, v, weight = ctx.saved_tensors
         by_child, by_head = gradients
-        by_p, by_weight = _by_p(ctx.shifts, weight, (by_child, v), (u, by_head), p=p)
-        by_u, by_v = _by_sides(ctx.shifts, p, by_child, by_head, weight)
-        return None, by_p, by_u, by_v, by_weight
+        by_p, by_weight = ctx.products.by_p(ctx.shifts, weight, (by_child, v), (u, by_head), p=p)
+        by_u, by_v = ctx.products.by_sides(ctx.shifts, p, by_child, by_head, weight)
+        return None, None, by_p, by_u, by_v, by_weight
 
 
 def _buckets(side: Tensor, shifts: Sequence[int]) -> Sequence[Tensor]:

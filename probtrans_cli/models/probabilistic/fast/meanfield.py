@@ -62,7 +62,7 @@ def form_of(
     if torch.compiler.is_compiling() or not inference.heads.forgets:
         return "stored"  # the graph of blocks does not serve every length
     usual = inference.asynchronous and not (inference.labelled or inference.root_label)
-    if option == "fused" and usual and fuses(mask, dtype, rank):
+    if usual and fuses(option, mask, dtype, rank):
         return "fused"
     long = option == "linear"
     if option in ("fast", "fused"):
@@ -70,8 +70,10 @@ def form_of(
     return "again" if long else "blocked" if may_depend_on(mask) else "stored"
 
 
-def fuses(mask: Bool[Tensor, "b n"], dtype: torch.dtype, rank: int) -> bool:
-    """Return whether there are kernels for a batch: it is on a GPU of NVIDIA's, triton is installed, and tiles fit."""
+def fuses(option: Forms, mask: Bool[Tensor, "b n"], dtype: torch.dtype, rank: int) -> bool:
+    """Return whether the kernels of a GPU serve a batch: it is on one of NVIDIA's, triton is installed, tiles fit."""
+    if option != "fused" or torch.compiler.is_compiling():
+        return False
     if not mask.is_cuda or not mask.numel() or isinstance(mask, torch._subclasses.FakeTensor) or torch.version.hip:
         return False
     size = 2 if torch.is_autocast_enabled("cuda") else dtype.itemsize
@@ -132,6 +134,8 @@ class MeanField:
         bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
         further: Sequence[ArcsFactor | RelationsFactor] = (),
         lengths: Sequence[int] | None = None,
+        *,
+        fused: bool = False,
     ) -> None:
         """Begin at the start.
 
@@ -142,6 +146,7 @@ class MeanField:
             bias: added to the scores of words and root as heads, where all pairs are kept; one channel or all.
             further: those of further factors that have a fast form, where all pairs are kept.
             lengths: of the sentences, see :func:`layout_of`.
+            fused: near buckets by the kernels of a GPU, whatever the form of the heads.
         """
         self.inference, self.dropout, self.mask = inference, dropout, mask
         lines = packed if form in ("pairs", "labelled") else shared_lines
@@ -154,7 +159,7 @@ class MeanField:
         self.labels = Variable(inference.labels, start, latent.mean(start), latent.mean)
         self.potentials = [
             (
-                TernaryMessages(factors.ternary, self.layout, inference.distance),
+                TernaryMessages(factors.ternary, self.layout, inference.distance, fused=fused),
                 None if factors.root is None else factors.root.dense(),
                 None if factors.features is None else factors.features.dense(),
             )

@@ -47,8 +47,9 @@ class TernarySides(NamedTuple):
 class TernaryMessages:
     """The messages of the ternary factors of one batch."""
 
-    def __init__(self, ternary: Ternary, layout: Layout, distance: int | None) -> None:
-        self.layout, self.distance = layout, distance
+    def __init__(self, ternary: Ternary, layout: Layout, distance: int | None, *, fused: bool = False) -> None:
+        """``fused``: near buckets by the kernels of a GPU."""
+        self.layout, self.distance, self.fused = layout, distance, fused
         self.projection = ternary.projection([1] if distance is None else [1, 2 * distance, 1] if distance else [1, 1])
         self.position = layout.position
         self.offsets = offsets(distance or 0)
@@ -60,8 +61,15 @@ class TernaryMessages:
         child, head = (self._on_lines([getattr(group, side) for group in rows]) for side in ("child", "head"))
         weights = [group.weight for group in rows]
         weighted = [u if weight is None else u * weight[0, :, None] for u, weight in zip(child, weights, strict=True)]
-        near = band(groups[1], self.offsets) if self.offsets else None
+        near = self._band(groups[1]) if self.offsets else None
         return TernarySides(rows, [Far(*pair) for pair in zip(weighted, head, strict=True)], near)
+
+    def _band(self, sides: Sides) -> Band:
+        if not self.fused:
+            return band(sides, self.offsets)
+        from probtrans_cli.models.probabilistic.fast.triton_bands import fused_band  # noqa: PLC0415  # with triton
+
+        return fused_band(sides, self.offsets)
 
     def _on_lines(self, sides: Sequence[Float[Tensor, "w 1 c r"]]) -> list[Float[Tensor, "l c n r"]]:
         """Put sides on the lines; a side that both far buckets share, once."""
