@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -31,7 +31,7 @@ KERNELS = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "hipLaunchKe
 
 @dataclass(frozen=True)
 class Contender:
-    """An encoder; ``messages``: the form of its messages, None of a transformer. FLOPs: of a forward pass."""
+    """An encoder; ``messages``: the form of its messages, None: as an encoder has it. FLOPs: of a forward pass."""
 
     name: str
     section: dict[str, Any]
@@ -50,7 +50,7 @@ class Contender:
 def contenders(setting: Setting, longest: int) -> list[Contender]:
     """Both encoders, with every decomposition and form of the messages."""
     found = []
-    for form, messages in MESSAGES.items():
+    for form, messages in {**MESSAGES, "fused": "fused"}.items():
         for name, variant in SECTIONS:
             section = setting.section(variant)
             of_word, of_pair = flops(section), pair_flops(section)
@@ -58,9 +58,10 @@ def contenders(setting: Setting, longest: int) -> list[Contender]:
     sizes = setting.transformer
     for name, dropped in (("transformer", True), ("transformer, no dropout of attention", False)):
         section = sizes.section(attention_dropout=dropped, rows=max(ROWS, longest))
-        found.append(Contender(name, section, sizes.width, sizes.flops(), sizes.pair_flops()))
+        transformer = Contender(name, section, sizes.width, sizes.flops(), sizes.pair_flops())
+        found += [transformer, replace(transformer, name=f"{name}, fused", messages="fused")]
     # The usual ones first: where time runs out, the others are missing.
-    return sorted(found, key=lambda one: one.messages not in (None, "banded"))
+    return sorted(found, key=lambda one: one.messages not in (None, "banded", "fused"))
 
 
 def gpu_batches(lengths: Sequence[int], toy: bool) -> dict[str, list[int]]:

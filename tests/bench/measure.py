@@ -39,7 +39,7 @@ class Batch:
         mask = torch.arange(int(size.max())) < size[:, None]
         wanted = mask & (torch.rand(mask.shape, generator=generator) < read)
         wanted[0, 0] = True  # never none
-        self.words = int(size.sum())
+        self.words, self.lengths = int(size.sum()), tuple(lengths)
         self.mask = mask.to(device)
         self.wanted = wanted.to(device) if read < 1.0 else None
         self.rows = (mask if read == 1.0 else wanted).flatten().nonzero()[:, 0].to(device)
@@ -58,10 +58,13 @@ class Step:
 
     def __call__(self) -> None:
         with self.autocast:
-            states = self.encoder(Words(self.unary, self.batch.mask), at=self.batch.wanted).states
+            states = self.encoder(self._words(), at=self.batch.wanted).states
             read = states.flatten(0, 1).index_select(0, self.batch.rows)
             loss = (read.float() * self.projection).sum()
         loss.backward()  # type: ignore[no-untyped-call]
+
+    def _words(self) -> Words:
+        return Words(self.unary, self.batch.mask, lengths=self.batch.lengths)
 
     def forget(self) -> None:
         """Let go of the gradients."""

@@ -48,7 +48,7 @@ OF_ALL_PAIRS = ("tree", "head bias")
 FORMS = [
     (options, messages)
     for options in OPTIONS
-    for messages in ("plain", "banded", "linear", "fast")
+    for messages in ("plain", "banded", "linear", "fast", "fused")
     if not (messages == "linear" and options in OF_ALL_PAIRS)
 ]
 FLAT = {"kind": "transformer", "width": 8, "inner": 12, "heads": 2, "layers": 2, "dropout": 0.0,
@@ -57,6 +57,7 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
     "sinusoidal": FLAT,
     "relative": {**FLAT, "positions": {"kind": "relative", "clip": 2, "terms": "qkv"}, "norm": "pre"},
     "bert": {**FLAT, "preset": "bert", "pooler": True},
+    "causal": {**FLAT, "causal": True, "norm": "pre"},
     "shared": {**FLAT, "share_layers": True, "positions": {"kind": "relative", "clip": 2, "terms": "k"}},
 }
 LENGTHS = [9, 4, 1, 7]
@@ -78,7 +79,7 @@ def compared(model: Any, plain: Any, device: torch.device, dtype: str) -> None:
     found = []
     for one, where, of in ((model.to(device, kind), device, kind), (plain, torch.device("cpu"), torch.float64)):
         given = unary.to(where, of).requires_grad_()
-        encoded = one(Words(given, mask.to(where)))
+        encoded = one(Words(given, mask.to(where), lengths=tuple(LENGTHS)))
         found.append([part.cpu().double() for part in (*values(encoded), *gradients(one, given, encoded))])
     assert_near(found[0], found[1], tolerance)
 
@@ -95,11 +96,32 @@ def test_every_form_has_the_values_of_the_plain_one(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("messages", ["fast", "fused"])
 @pytest.mark.parametrize("section", TRANSFORMERS)
-def test_every_transformer_has_the_values_of_the_cpu(section: str, dtype: str, device: torch.device) -> None:
+def test_every_transformer_has_the_values_of_the_cpu(
+    section: str, messages: Any, dtype: str, device: torch.device
+) -> None:
     torch.manual_seed(0)
-    plain = build(TRANSFORMERS[section]).double().eval()
+    plain = build(TRANSFORMERS[section], messages).double().eval()
     compared(copy.deepcopy(plain), plain, device, dtype)
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS, [7, 7, 7]])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_without_a_mask_is_near_in_bfloat16(causal: bool, lengths: list[int], device: torch.device) -> None:
+    """As the kernel of torch for many lengths is, which serves half precision alone; beside the masked one."""
+    torch.manual_seed(0)
+    section = {**FLAT, "width": 16, "causal": causal, **({"norm": "pre"} if causal else {})}
+    model = build(section, "fused").to(device, torch.bfloat16).eval()
+    unary, mask = sentences(lengths, 16)
+    results = []
+    for told in (tuple(lengths), None):
+        given = unary.to(device, torch.bfloat16).requires_grad_()
+        encoded = model(Words(given, mask.to(device), lengths=told))
+        parts = *values(encoded), *gradients(model, given, encoded)
+        results.append([part.detach().cpu().double() for part in parts])
+    for found, expected in zip(*results, strict=True):
+        assert float((found - expected).norm()) < 2e-2 * (1.0 + float(expected.norm()))
 
 
 @EVERY
@@ -122,6 +144,7 @@ def test_the_loss_of_every_task_has_the_gradients_of_the_cpu(kind: str, number: 
 
 TRAININGS: dict[str, list[str]] = {
     "probabilistic": [],
+    "fused": ["runtime.messages=fused"],
     "linear": ["runtime.messages=linear"],
     "transformer": ["model={kind: transformer, width: 16, inner: 32, heads: 2, layers: 2, attention_dropout: 0}"],
     "tagging": ["task={kind: tagging, column: xpos}"],
