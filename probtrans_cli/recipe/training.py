@@ -300,9 +300,9 @@ class Runtime(Section):
     """Seconds after which processes stop waiting for another process, and end with its number."""
     messages: Annotated[Messages, BeforeValidator(_renamed)] = "fast"
     """How messages are computed. fast: without work on padding, in blocks for long sentences; fused: as fast, and on a
-    GPU with triton by one kernel an exchange (docs/speed.md), which no GPU has timed yet; plain: the equations as
-    they stand in `models/probabilistic/crf.py`, so that what you edit there is what runs (for research and short
-    sentences). Results differ only by rounding."""
+    GPU without padding and masks, with triton by kernels for an exchange and for near words (docs/speed.md), which no
+    GPU has timed yet; plain: the equations as they stand in `models/probabilistic/crf.py`, so that what you edit there
+    is what runs (for research and short sentences). Results differ only by rounding."""
 
 
 SCHEDULES.used_in(Optim)
