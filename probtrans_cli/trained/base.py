@@ -29,9 +29,8 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.words import is_word
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
 from probtrans_cli.folders.checkpoints import json_object
-from probtrans_cli.models.bayesian.variational import spread, spread_all
 from probtrans_cli.models.bayesian.weights import outside_bounds
-from probtrans_cli.models.network import Network
+from probtrans_cli.models.network import Network, spread, spread_all
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.schema import Recipe
