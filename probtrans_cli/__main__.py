@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from threading import Timer
+from typing import NoReturn
 
 from probtrans_cli import console, server
 from probtrans_cli.console import is_narrow, wrapped
@@ -31,8 +32,11 @@ def main(arguments: list[str] | None = None) -> None:
     console.set_up()
     arguments = sys.argv[1:] if arguments is None else arguments
     code = server.answered(arguments)
-    if code is None:
-        code = run(arguments)
+    leave(run(arguments) if code is None else code)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process."""
     if "RANK" in os.environ:  # one of several processes
         # A thread of torch that still puts away what it has exchanged would abort the process while Python ends.
         sys.stderr.flush()

@@ -96,7 +96,7 @@ def warm() -> None:
 
     for module in pkgutil.walk_packages(probtrans_cli.__path__, "probtrans_cli."):
         # No command imports adapters, nor, without a GPU, triton.
-        if not module.name.startswith("probtrans_cli.adapters.") and not module.name.endswith(".triton_heads"):
+        if not module.name.startswith("probtrans_cli.adapters.") and ".triton_" not in module.name:
             importlib.import_module(module.name)
     from probtrans_cli.__main__ import run
 
