@@ -24,6 +24,13 @@ GLOBALS: list[dict[str, Any]] = [
     {"kind": "single-split", "features": 3},
     {"kind": "rectified", "features": 3},
 ]
+FIELDS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "root": {"root": {"labels": 3}, "damping": {"labels": 0.2, "heads": 0.3}},
+    "own": {"share_potentials": False, "root": {"labels": 3}, "globals": GLOBALS[2]},
+    "tree": {"heads": "tree", "root": {"labels": 3}},
+    "head bias": {"head_bias": {}},
+}
 
 
 def encoder(*, messages: Any = "fast", seed: int = 0, **options: Any) -> ProbabilisticEncoder:

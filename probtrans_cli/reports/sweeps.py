@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def sweep_report(result: dict[str, Any]) -> str:
 def sweep_picture(result: dict[str, Any]) -> str:
     """Draw the rows of `table` as SVG: the score on dev over the rate, a curve for each width, its best point marked;
     models that differ in more, as in `model.base_width`, stand beside each other."""
-    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    curves: dict[tuple[str, ...], dict[int, list[tuple[float, float]]]] = {}
     metrics = {row["metric"] for row in result["rows"]}
     larger = {row["larger_is_better"] for row in result["rows"]}
     if len(metrics) > 1:
@@ -53,13 +54,17 @@ def sweep_picture(result: dict[str, Any]) -> str:
         score = (row["dev"] or row["test"] or {}).get(row["metric"])
         if score is not None:
             base = "no base width" if row["base_width"] is None else f"base width {row['base_width']}"
-            panel = panels.setdefault(f"{row['recipe']}, {row['model']}, {base}", {})
-            panel.setdefault(f"width {row['width']}", []).append((row["lr"], score["mean"]))
-    if not any(len(points) > 1 for panel in panels.values() for points in panel.values()):
+            panel = curves.setdefault((row["recipe"], row["model"], base), {})
+            panel.setdefault(row["width"], []).append((row["lr"], score["mean"]))
+    if not any(len(points) > 1 for panel in curves.values() for points in panel.values()):
         raise UsageError("there is no curve: no model was trained at several rates", hint="try train --sweep")
-    for title, panel in panels.items():
-        in_order = sorted(panel.items(), key=lambda curve: int(curve[0].rpartition(" ")[2]))
-        panels[title] = {name: sorted(points) for name, points in in_order}
+    widths = sorted({width for panel in curves.values() for width in panel})
+    # Above several panels stands in what they differ.
+    apart = [len(set(part)) > 1 or len(curves) == 1 for part in zip(*curves, strict=True)]
+    panels = {
+        ", ".join(compress(title, apart)): {f"width {width}": sorted(panel.get(width, [])) for width in widths}
+        for title, panel in curves.items()
+    }
     return lines(panels, "learning rate", f"dev {metrics.pop()}", best=max if larger.pop() else min)
 
 
@@ -121,7 +126,7 @@ def lines(
         level = Axis(low / rooms[0], high * rooms[0], left, left + PANEL, logarithmic=True)
         places = sorted({x for curve in panel.values() for x, _ in curve})
         parts += [
-            f'<text class="title" x="{left}" y="{TOP - 14}">{escape(visible(title, longest=60))}</text>',
+            f'<text class="title" x="{left}" y="{TOP - 14}">{escape(visible(title, longest=PANEL // 7))}</text>',
             upright.rules(left, left + PANEL, "{:.3g}".format, ticks=ticks),
             level.rules(TOP, bottom, "{:g}".format, across=True, ticks=places),
             f'<text x="{left + PANEL}" y="{bottom + 34}" text-anchor="end">{escape(across)}</text>',

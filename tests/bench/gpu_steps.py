@@ -49,19 +49,19 @@ class Contender:
 
 def contenders(setting: Setting, longest: int) -> list[Contender]:
     """Both encoders, with every decomposition and form of the messages."""
-    found = []
+    rows = []
     for form, messages in {**MESSAGES, "fused": "fused"}.items():
         for name, variant in SECTIONS:
             section = setting.section(variant)
             of_word, of_pair = flops(section), pair_flops(section)
-            found.append(Contender(f"{name}, {form}", section, int(section["labels"]), of_word, of_pair, messages))
+            rows.append(Contender(f"{name}, {form}", section, int(section["labels"]), of_word, of_pair, messages))
     sizes = setting.transformer
     for name, dropped in (("transformer", True), ("transformer, no dropout of attention", False)):
         section = sizes.section(attention_dropout=dropped, rows=max(ROWS, longest))
         transformer = Contender(name, section, sizes.width, sizes.flops(), sizes.pair_flops())
-        found += [transformer, replace(transformer, name=f"{name}, fused", messages="fused")]
+        rows += [transformer, replace(transformer, name=f"{name}, fused", messages="fused")]
     # The usual ones first: where time runs out, the others are missing.
-    return sorted(found, key=lambda one: one.messages not in (None, "banded", "fused"))
+    return sorted(rows, key=lambda contender: contender.messages not in (None, "banded", "fused"))
 
 
 def gpu_batches(lengths: Sequence[int], toy: bool) -> dict[str, list[int]]:

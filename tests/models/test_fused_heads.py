@@ -291,10 +291,10 @@ def test_a_band_of_sides_in_bfloat16(which: str, device: torch.device) -> None:
     p, child, head, *weight = near_tensors(NEAR[which], device)
     tensors = [p, *(side.detach().bfloat16().requires_grad_() for side in (child, head)), *weight]
     results = band_of(tensors, fused=True)
-    for found, expected in zip(results, band_of(doubled(tensors), fused=False), strict=True):
+    for value, expected in zip(results, band_of(doubled(tensors), fused=False), strict=True):
         cut = (expected.float().view(torch.int32) & -(2**16)).view(torch.float32)
         stored = expected, (cut if INTERPRETED else expected.bfloat16()).double()
-        assert min((found - part).norm() / expected.norm().clamp(min=1e-9) for part in stored) < 1e-3
+        assert min((value - part).norm() / expected.norm().clamp(min=1e-9) for part in stored) < 1e-3
 
 
 MODELS: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 from made_tasks import EVERY, made
-from small_models import DECOMPOSITIONS, GLOBALS, assert_near, encoder, gradients, name, sentences, values
+from small_models import DECOMPOSITIONS, FIELDS, GLOBALS, assert_near, encoder, gradients, name, sentences, values
 from support import COMMAND, environment, workplace
 
 from probtrans_cli.__main__ import run
@@ -34,11 +34,7 @@ pytestmark = pytest.mark.gpu
 DTYPES = {"float64": (torch.float64, 1e-9), "float32": (torch.float32, 2e-4)}
 """How near a tensor must be, in relation to its largest entry."""
 OPTIONS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "root": {"root": {"labels": 3}, "damping": {"labels": 0.2, "heads": 0.3}},
-    "own": {"share_potentials": False, "root": {"labels": 3}, "globals": GLOBALS[2]},
-    "tree": {"heads": "tree", "root": {"labels": 3}},
-    "head bias": {"head_bias": {}},
+    **FIELDS,
     "phrases": {"head_bias": {"leaning": 0.3, "phrase_end": 0.2, "punctuation": 0.4, "alone": 0.5}},
     "synchronous": {"schedule": "synchronous", "output": "probabilities"},
     **{name(one): {"globals": one} for one in GLOBALS},
@@ -76,12 +72,12 @@ def compared(model: Any, plain: Any, device: torch.device, dtype: str) -> None:
     """States, the sentence's, and all gradients, of an encoder on the device and of a plain one on the CPU."""
     unary, mask = sentences(LENGTHS, plain.facts.unary_width)
     kind, tolerance = DTYPES[dtype]
-    found = []
-    for one, where, of in ((model.to(device, kind), device, kind), (plain, torch.device("cpu"), torch.float64)):
-        given = unary.to(where, of).requires_grad_()
-        encoded = one(Words(given, mask.to(where), lengths=tuple(LENGTHS)))
-        found.append([part.cpu().double() for part in (*values(encoded), *gradients(one, given, encoded))])
-    assert_near(found[0], found[1], tolerance)
+    results = []
+    for network, where, of in ((model.to(device, kind), device, kind), (plain, torch.device("cpu"), torch.float64)):
+        scores = unary.to(where, of).requires_grad_()
+        encoded = network(Words(scores, mask.to(where), lengths=tuple(LENGTHS)))
+        results.append([part.cpu().double() for part in (*values(encoded), *gradients(network, scores, encoded))])
+    assert_near(*results, tolerance)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -115,13 +111,13 @@ def test_attention_without_a_mask_is_near_in_bfloat16(causal: bool, lengths: lis
     model = build(section, "fused").to(device, torch.bfloat16).eval()
     unary, mask = sentences(lengths, 16)
     results = []
-    for told in (tuple(lengths), None):
-        given = unary.to(device, torch.bfloat16).requires_grad_()
-        encoded = model(Words(given, mask.to(device), lengths=told))
-        parts = *values(encoded), *gradients(model, given, encoded)
+    for of_host in (tuple(lengths), None):
+        scores = unary.to(device, torch.bfloat16).requires_grad_()
+        encoded = model(Words(scores, mask.to(device), lengths=of_host))
+        parts = *values(encoded), *gradients(model, scores, encoded)
         results.append([part.detach().cpu().double() for part in parts])
-    for found, expected in zip(*results, strict=True):
-        assert float((found - expected).norm()) < 2e-2 * (1.0 + float(expected.norm()))
+    for value, expected in zip(*results, strict=True):
+        assert float((value - expected).norm()) < 2e-2 * (1.0 + float(expected.norm()))
 
 
 @EVERY
