@@ -55,6 +55,7 @@ from probtrans_cli.trained.evaluation import evaluate as task_scores
 from probtrans_cli.trained.formats.lines import require_side_by_side, side_by_side
 from probtrans_cli.trained.generation import require_causal
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
+from probtrans_cli.trained.machine import keep_memory
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import splitter_of
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, ensemble_of, predictor_of
@@ -267,6 +268,7 @@ def _loaded(
     if request.top is not None and not request.latent_labels:
         hint = f"write --labels --top {request.top}, or leave it out"
         raise UsageError("--top says how much --labels shows", hint=hint)
+    keep_memory()
     model = Model.load(request.checkpoint, threads=request.threads, precision=request.precision, local=ranks.local)
     if request.ood is not None and model.task.answers.trees:
         raise UsageError("--ood: a parser has no one answer whose uncertainty could tell", hint="leave it out")

@@ -28,6 +28,7 @@ from probtrans_cli.tasks.base import Answers
 from probtrans_cli.text import counted, harmless
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.formats import FORMATS, DisplayOptions, FormatName
+from probtrans_cli.trained.machine import keep_memory
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Analysis, ParseOptions, Parser, splitter_of
 from probtrans_cli.trained.predictions import no_room
@@ -121,6 +122,7 @@ class Parsing:
         self.request = request
         self.form = form = FORMATS[request.format]
         _refuse_what_it_cannot_show(request)
+        keep_memory()
         self.model = model = Model.load(request.checkpoint, threads=request.threads, precision=request.precision)
         options: ParseOptions = request
         if form.shows:
