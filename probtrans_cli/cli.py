@@ -125,8 +125,11 @@ Iteration = Annotated[
     ),
 ]
 Decoder = Annotated[
-    Literal["argmax", "mst", "eisner"] | None,
-    Option("--decode", help="From head marginals to trees; default: the checkpoint's."),
+    Literal["argmax", "mst", "eisner", "auto"] | None,
+    Option(
+        "--decode",
+        help="From head marginals to trees; auto: eisner up to 200 words, mst for more; default: the checkpoint's.",
+    ),
 ]
 Coordination = Annotated[
     str | None,
@@ -690,8 +693,8 @@ def parse(
             "--longest",
             min=1,
             metavar="N",
-            help="Sentences of more words or tokens are too long. 2000 take half a minute and 1 GB with eisner; "
-            "time grows with the cube of the length, memory with the square.",
+            help="Sentences of more words or tokens are too long. 2000 take half a minute and 1 GB with eisner, "
+            "whose time grows with the cube of the length (that of mst with the square); memory grows with the square.",
         ),
     ] = 2000,
     too_long: Annotated[

@@ -268,7 +268,9 @@ def _refuse_what_it_cannot_show(request: ParseRequest) -> None:
         message = f"--samples and --best: -f {request.format} writes one tree after the other"
         raise UsageError(message, hint="give one of them, or use -f jsonl")
     if request.best is not None and request.decoder == "argmax":
-        raise UsageError("--best does not go with --decode argmax, whose heads are no trees", hint="use mst or eisner")
+        raise UsageError(
+            "--best does not go with --decode argmax, whose heads are no trees", hint="use mst, eisner or auto"
+        )
     if request.split and request.input_form in ("tokens", "conllu"):
         raise UsageError(f"--split is for running text, not for --input {request.input_form}", hint="leave it out")
     if (form.shows or not request.trees) and (request.channel or request.iteration or request.decoder):

@@ -239,7 +239,7 @@ class ModelBase:
                 )
             chosen = replace(chosen, iteration=iteration)
         if decoder is not None and decoder not in get_args(decode.Method):
-            raise UsageError(f"there is no decoder {printable(str(decoder))!r}", hint="give argmax, mst or eisner")
+            raise UsageError(f"there is no decoder {printable(str(decoder))!r}", hint="argmax, mst, eisner or auto")
         return chosen if decoder is None else replace(chosen, decoder=decoder)
 
     def refuse_choice_of_trees(self, *options: object) -> None:

@@ -34,7 +34,8 @@ from jaxtyping import Bool, Float, Int64
 
 from probtrans_cli.errors import NotFiniteError, UsageError
 
-Method = Literal["argmax", "mst", "eisner"]
+Method = Literal["argmax", "mst", "eisner", "auto"]
+LONG = 200  # words of a sentence above which `auto` is `mst`, whose time grows with their square, not with their cube
 
 # Marginals come from float32 softmaxes, where a hopeless head underflows to 0; below this they are all alike.
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
@@ -77,7 +78,8 @@ def decode(
     ``scores[b, i, j]`` is the log probability that word j is the head of i, ``scores[b, i, n]``, where there is such a
     column, that i has none; ``mask`` is True for real words, which come first. ``argmax`` picks each word's best head
     and may draw circles; ``mst`` gives the best tree, ``eisner`` the best projective tree, both among trees with
-    exactly one child of the root. Without the root's column all words are equally good roots for the two, and
+    exactly one child of the root; ``auto`` is ``eisner`` for up to ``LONG`` words, and ``mst`` for more. Without the
+    root's column all words are equally good roots for the trees, and
     ``argmax`` picks the root only for a word that may have no other head. Equal scores are always resolved the same
     way. Raises NotFiniteError where a score that matters is NaN.
     """
@@ -93,9 +95,10 @@ def decode(
         heads = best if rooted else np.where(headless, 0, best)
     else:
         heads = np.zeros((batch, n), dtype=np.int64)
-        for rows, longest in portions(lengths):
-            kind = _Clusters if method == "mst" else _Spans
-            heads[rows, :longest] = kind(table, rows, longest).heads(lengths[rows])
+        by_spans = {"mst": lengths < 0, "eisner": lengths > 0, "auto": lengths <= LONG}[method]
+        for kind, chosen in ((_Spans, by_spans), (_Clusters, ~by_spans)):
+            for rows, longest in portions(lengths * chosen):
+                heads[rows, :longest] = kind(table, rows, longest).heads(lengths[rows])
     return np.where(mask, heads, -1)
 
 

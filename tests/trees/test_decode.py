@@ -278,6 +278,16 @@ def test_whole_numbers_give_the_same_heads(method: Method, size: float, monkeypa
     assert {table.dtype.kind for table, _ in kinds} == {"f"}
 
 
+def test_auto_is_eisner_up_to_a_length_and_mst_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoders, "LONG", 6)
+    lengths = np.array([7, 6, 12, 3, 6, 9, 0])
+    mask = np.arange(12) < lengths[:, None]
+    scores = np.random.default_rng(0).normal(size=(7, 12, 13))
+    by_mst, by_eisner = (decode(scores, mask, method) for method in TREE_METHODS)
+    assert (by_mst != by_eisner).any(axis=1)[lengths > 6].all()
+    np.testing.assert_array_equal(decode(scores, mask, "auto"), np.where((lengths > 6)[:, None], by_mst, by_eisner))
+
+
 @pytest.mark.parametrize("cells", [1, 100, 1000])
 def test_portions_have_every_sentence_once_the_longest_first(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoders, "CELLS_OF_A_PORTION", cells)
