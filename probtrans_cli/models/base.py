@@ -186,6 +186,7 @@ class Words:
         first: where words begin among tokens, see :class:`Inputs`, for an encoder with ``facts.reads_first``.
         readout: states are wanted of words that are not read yet, for an encoder with ``facts.is_causal``.
         lengths: of the sentences, see :class:`Inputs`.
+        entries: of the vocabulary, where each has the same ``unary`` wherever it stands.
     """
 
     unary: Float[Tensor, "b n d"] | State
@@ -195,6 +196,7 @@ class Words:
     first: Int[Tensor, "b w"] | None = None
     readout: Readout | None = None
     lengths: tuple[int, ...] | None = None
+    entries: Int[Tensor, "b n"] | None = None
 
     @property
     def lengths_of_host(self) -> tuple[int, ...] | None:

@@ -287,7 +287,9 @@ class Network(nn.Module):
             lengths = tuple(length + 1 for length in lengths)
         values = unary if moments is None else moments_of_words(unary, moments, self.unary, inputs.ids)
         readout = None if readout is None else self._with_prior(readout)
-        return Words(values, mask, segments, cues, first, readout, lengths)
+        alike = moments is None and self.start is None and (self.features is None or inputs.features is None)
+        entries = inputs.ids if alike else None
+        return Words(values, mask, segments, cues, first, readout, lengths, entries)
 
     def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None, by: Arithmetic) -> Encoded:
         """Encode the tokens, and the sentences where they have a representation.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 
 from probtrans_cli.models import Encoded
 from probtrans_cli.models.base import Words
+from probtrans_cli.models.probabilistic import projections
 from probtrans_cli.models.probabilistic.fast import bands, heads, layout, meanfield
 
 ARCS = {"kind": "arcs", "distances": [1, 4, 7]}
@@ -96,6 +98,12 @@ def compare_forms(
     unary.requires_grad_()
     plain = model(Words(unary, mask), arcs=arcs)
     expected = gradients(model, unary, plain)
+    with torch.no_grad():  # as trees are read
+        read = model(Words(unary, mask), arcs=True)
+        model.messages = "fast"
+        pack(monkeypatch, packed)
+        assert_near(values(model(Words(unary, mask), arcs=True)), values(read), 1e-10)
+        assert_near([model.arcs_alone(Words(unary, mask), (1, 2))], [read.arcs[:, :2]], 1e-10)
     fast = FAST[:1] if options.get("heads") == "tree" else FAST
     for dtype, tolerance in [(torch.float64, 1e-10), (torch.float32, 1e-5)][: 1 if arcs else 2]:
         given = unary.detach().to(dtype).requires_grad_()
@@ -123,6 +131,32 @@ def test_every_option_with_every_distance(options: dict[str, Any], monkeypatch: 
     for scores in SCORES:
         for packed in (False, True):
             compare_forms({**scores, **options}, LENGTHS, monkeypatch, packed)
+
+
+@pytest.mark.parametrize("options", [{}, {"root": {"labels": 4}, "share_potentials": False}, LABELLED], ids=name)
+@pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
+def test_an_entry_has_its_first_sides_once(
+    decomposition: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = encoder(decomposition=decomposition, **options)
+    ids = torch.tensor([[3, 1, 3, 0, 1, 1], [1, 0, 0, 3, 9, 9]])
+    mask = torch.arange(6) < torch.tensor([[6], [4]])
+    words = Words(torch.randn(10, model.facts.width, dtype=torch.float64)[ids], mask)
+    sizes: list[int] = []
+
+    def counted(labels: torch.Tensor, *arguments: Any) -> Any:
+        sizes.append(len(labels))
+        return side(labels, *arguments)
+
+    side = projections.side
+    monkeypatch.setattr(projections, "side", counted)
+    with torch.no_grad():
+        expected, before = values(model(words, arcs=True)), len(sizes)
+        assert_near(values(model(replace(words, entries=ids), arcs=True)), expected, 1e-12)
+    distinct = 10 if decomposition["kind"] == "rotary" else 3
+    per_iteration = before // model.inference.iterations
+    assert set(sizes[before : before + per_iteration]) == {distinct}
+    assert set(sizes[before + per_iteration :]) == {10}
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -348,7 +382,11 @@ def test_memory_of_the_linear_form_grows_with_the_length_alone(
         ("stored", {"damping": {"heads": 0.5}}, "fused", ["device, kernels"]),
         ("stored", {}, "fused", ["compiling, device, kernels"]),
         ("stored", {"head_labels": True}, "fused", ["device, kernels"]),
-        ("pairs", {}, "fused", ["all pairs, device, kernels"]),
+        ("pairs", {}, "fused", ["all pairs, device, kernels", "arcs, device, kernels"]),
+        ("pairs", {}, "fast banded linear", ["all pairs, no gradients", "arcs", "arcs, device, no gradients"]),
+        ("pairs", {"damping": {"heads": 0.5}}, "fast", ["arcs, no gradients"]),
+        ("pairs", {"schedule": "synchronous"}, "fast", ["arcs, no gradients"]),
+        ("read", {}, "fast banded linear fused", ["arcs, no gradients"]),
         ("blocked", {}, "fused", [""]),
         ("again", {}, "fused-long", [""]),
         ("stored", {"damping": {"heads": 0.5}}, "fast banded fast-long linear", ["", "device"]),
@@ -373,7 +411,10 @@ def test_the_choice_of_a_form(
                 if "compiling" in situation:
                     patch.setattr(torch.compiler, "is_compiling", lambda: True)
                 key: Any = option.removesuffix("-long")
-                chosen = meanfield.form_of(key, mask, inference, all_pairs="all pairs" in situation)
+                with torch.set_grad_enabled("no gradients" not in situation):
+                    chosen = meanfield.form_of(
+                        key, mask, inference, all_pairs="all pairs" in situation, arcs="arcs" in situation
+                    )
             assert chosen == form, (option, situation)
 
 

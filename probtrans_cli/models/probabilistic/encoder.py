@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.errors import UsageError
+from probtrans_cli.models.arithmetic import may_depend_on
 from probtrans_cli.models.base import (
     CUES,
     Encoded,
@@ -185,7 +186,7 @@ class ProbabilisticEncoder(Encoder):
         if self.section.causal:
             return self._read(words, wanted)
         history = sorted({*wanted, *self.scored})
-        inference = self._mean_field(words, all_pairs=bool(history))
+        inference = self._mean_field(words, all_pairs=self.inference.scored, arcs=bool(history))
         states, root, kept = inference.run(at=at, history=history)
         after = dict(zip(history, kept, strict=True))
         if self.section.output == "probabilities":
@@ -256,7 +257,7 @@ class ProbabilisticEncoder(Encoder):
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
         if self.section.causal:
             return super().arcs_alone(replace(words, readout=None), iterations)
-        return torch.stack(self._mean_field(words, all_pairs=True).run_heads(iterations), dim=1)
+        return torch.stack(self._mean_field(words, arcs=True).run_heads(iterations), dim=1)
 
     def tree_scores(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"] | None:
         """See :meth:`Encoder.tree_scores`: ``M_H``; of labelled heads summed over the labels, as one channel."""
@@ -273,7 +274,7 @@ class ProbabilisticEncoder(Encoder):
         if self.section.causal:
             return super().begin(words, steps, arcs)
         wanted, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
-        inference = self._mean_field(words, all_pairs=bool(wanted))
+        inference = self._mean_field(words, arcs=bool(wanted))
         kept = inference.advance(before, history=[number for number in wanted if number <= before])
         later = [number - before for number in wanted if number > before]
         return Reading(words.mask, steps, inference, None, tuple(state.heads for state in kept), later)
@@ -333,7 +334,7 @@ class ProbabilisticEncoder(Encoder):
     def _dropout(self) -> float:
         return self.section.dropout if self.training else 0.0
 
-    def _mean_field(self, words: Words, *, all_pairs: bool) -> MeanField | fast.MeanField:
+    def _mean_field(self, words: Words, *, all_pairs: bool = False, arcs: bool = False) -> MeanField | fast.MeanField:
         unary, mask, cues = words.vectors, words.mask, words.cues
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
             raise ValueError(
@@ -347,13 +348,18 @@ class ProbabilisticEncoder(Encoder):
             bias = head_bias(self.section.head_bias, cues, mask)
         all_pairs = all_pairs or bias is not None or len(self.further) > 0
         rank = getattr(self.section.decomposition, "rank", self.section.labels)
-        form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs, dtype=unary.dtype, rank=rank)
+        form = fast.form_of(
+            self.messages, mask, self.inference, all_pairs=all_pairs, arcs=arcs, dtype=unary.dtype, rank=rank
+        )
         further = cast("Sequence[ArcsFactor | RelationsFactor]", list(self.further))
         lengths = words.lengths_of_host if self.messages == "fused" else None
         fused = fast.fuses(self.messages, mask, unary.dtype, rank)
-        return fast.MeanField(
+        field = fast.MeanField(
             unary, mask, self.potentials, self.inference, self._dropout, form, bias, further, lengths, fused=fused
         )
+        if words.entries is not None and not torch.is_grad_enabled() and may_depend_on(mask):
+            field.begin_by_entries(words.entries)
+        return field
 
     def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:
         """Return the inference of a batch as its equations stand; arguments as those of :meth:`forward`."""

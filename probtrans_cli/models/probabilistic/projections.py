@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -54,6 +54,8 @@ class Sides(NamedTuple):
 
 class Projection(ABC):
     """From labels to sides and back, for groups of neighbouring buckets."""
+
+    turns: ClassVar[bool] = False  # whether sides depend on the position
 
     @abstractmethod
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
@@ -136,6 +138,8 @@ class Rotated(Projection):
 
     Every plane (l, l + r/2) of a word is turned by an angle of its own.
     """
+
+    turns = True
 
     def __init__(self, U: Float[Tensor, "c r d"], V: Float[Tensor, "c r d"], frequency: Float[Tensor, " r2"]) -> None:
         self.U, self.V, self.frequency = U[None], V[None], frequency

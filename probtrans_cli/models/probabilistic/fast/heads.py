@@ -108,6 +108,14 @@ class HeadVariables(ABC):
             candidates that made them.
         """
 
+    def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> Any:
+        """Run the first half of an iteration, up to the distributions, where they can be had."""
+        raise NotImplementedError(f"{type(self).__name__} is for messages to labels alone")
+
+    def arcs(self) -> Float[Tensor, "l c n m"]:
+        """Return the distributions with the words in their order, then the extra candidates, where they are kept."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no distributions")
+
 
 class Sums(NamedTuple):
     """Sums of the distributions over words as heads; the last two are None where no factor reads them.
@@ -257,7 +265,6 @@ class StoredHeads(HeadVariables):
         return torch.cat([words, marginals[..., -1:]], dim=-1) if self.inference.root else words
 
     def arcs(self) -> Float[Tensor, "l c n m"]:
-        """Return the distributions with the words in their order, then the extra candidates."""
         return torch.cat(self._between_words(self.probabilities), dim=-1)
 
     def scores(self) -> Float[Tensor, "l c n m"]:
@@ -447,14 +454,16 @@ class BlockedHeads(HeadVariables):
     In an autocast, products have its precision; softmaxes, and sums over blocks, have not.
     """
 
-    def __init__(self, *arguments: Any, keep: bool) -> None:
-        """``keep``: whether ``P`` and ``Q`` are kept for the gradient, or computed again."""
+    def __init__(self, *arguments: Any, keep: bool, reads: bool = False) -> None:
+        """``keep``: whether ``P`` and ``Q`` are kept for the gradient, or computed again; ``reads``: whether ``P`` of
+        the latest iteration is kept for :meth:`arcs`."""
         super().__init__(*arguments)
         lines, n = self.layout.sentence.shape
         step = max(SMALLEST, BLOCK // max(1, lines * self.inference.channels * n))
         step = -(-n // max(1, -(-n // step)))  # as many blocks, of one size
         self.keep, self.bounds = keep, [(start, min(start + step, n)) for start in range(0, n, max(1, step))]
-        self.candidates = [self._candidates(*bounds) for bounds in self.bounds] if keep else []
+        self.candidates = [self._candidates(*bounds) for bounds in self.bounds] if keep or reads else []
+        self.latest: list[Tensor] | None = [] if reads else None
         self.before: tuple[Tensor, list[Tensor]] | None = None
 
     def exchange(
@@ -468,12 +477,37 @@ class BlockedHeads(HeadVariables):
             uniform = torch.zeros_like(short), [torch.zeros_like(side) for side in now]
             scored, scored_sides = self.before or uniform
             tensors, self.before = [*now, *scored_sides], (short, now)
+        if self.latest is not None:
+            self.latest.clear()
         # Autograd keeps its first argument as long as the results: if it held them, neither would ever be freed.
         blocks = copy(self)
         blocks.before = None
         used, *parts = _Blocks.apply(blocks, scored, *tensors)  # type: ignore[no-untyped-call]
         far = len(sides.far)
         return self.messages.to_labels(sides, parts[:far], parts[far:], used, rows)
+
+    def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> None:
+        assert self.latest is not None, "arcs are read"
+        sides = self.messages.sides(labels)
+        children, heads = ([in_precision_of_products(side) for side in kind] for kind in zip(*sides.far, strict=True))
+        heads_t, short = [_turned(side) for side in heads], self.messages.short(sides, extra)
+        self.latest.clear()
+        for number in range(len(self.bounds)):
+            self.distribution(number, children, heads_t, short)
+
+    def arcs(self) -> Float[Tensor, "l c n m"]:
+        assert self.latest, "an iteration has been run"
+        n, offsets = self.layout.sentence.shape[1], self.messages.offsets
+        arcs = self.latest[0].new_zeros(*self.latest[0].shape[:2], n, n + self.extra)
+        for (start, stop), P in zip(self.bounds, self.latest, strict=True):
+            *far, short = _split(P, (columns := self.columns(start, stop)), self.short_allowed)
+            for part, of_bucket in zip(columns, far, strict=True):  # where they overlap, one of them is 0
+                arcs[:, :, start:stop, part] += of_bucket
+            arcs[:, :, start:stop, n:] = short[..., len(offsets) :]
+            for k, x in enumerate(offsets):
+                child = torch.arange(max(start, x), max(start, x, min(stop, n + x)))
+                arcs[:, :, child, child - x] = short[:, :, child - start, k]
+        return arcs
 
     def columns(self, start: int, stop: int) -> list[slice]:
         """Return the words that may be far heads of a block's children, by far bucket."""
@@ -514,7 +548,7 @@ class BlockedHeads(HeadVariables):
         sides = zip(children, heads_t, columns, strict=True)
         scores = [times(u[:, :, start:stop], v[..., part]) for u, v, part in sides]
         F = _joined([*scores, short[:, :, start:stop]]).to(self.dtype)
-        bias, present = self.candidates[number] if self.keep else self._candidates(start, stop)
+        bias, present = self.candidates[number] if self.candidates else self._candidates(start, stop)
         M = torch.add(bias, F, alpha=1.0 / self.inference.heads.weight, out=F)
         labelled = self.inference.labelled
         if labelled:
@@ -523,6 +557,8 @@ class BlockedHeads(HeadVariables):
         else:
             P = M.softmax(-1)
         P = P if present is None else P.mul_(present)
+        if self.latest is not None:
+            self.latest.append(P)
         kind = children[0].dtype
         return P.to(kind), drop_arcs(P, self.dropout, labelled=labelled).to(kind)
 

@@ -9,6 +9,7 @@ pairs      stored                                          one a sentence       
 labelled   stored, by hand                                 one a sentence              the usual case of labelled heads
 blocked    in blocks, by hand, kept                        shared by short sentences   the usual case on a CPU
 again      in blocks, by hand, computed twice              shared                      long sentences
+read       in blocks, without gradients                    one a sentence              who reads trees in the usual case
 fused      in no memory: ``triton_heads.py``               shared                      `fused`: the usual case on a GPU
 stored     stored                                          shared                      graphs, GPUs, damping, steps
 
@@ -23,14 +24,14 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from probtrans_cli.models.arithmetic import may_depend_on
 from probtrans_cli.models.probabilistic.factors import ArcsFactor, RelationsFactor
 from probtrans_cli.models.probabilistic.fast.heads import BlockedHeads, HeadVariables, LabelledHeads, StoredHeads, drop
 from probtrans_cli.models.probabilistic.fast.layout import layout_of, packed, shared_lines
-from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages
+from probtrans_cli.models.probabilistic.fast.messages import Entries, TernaryMessages
 from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Result, State, Update
 from probtrans_cli.models.probabilistic.potentials import Potentials
 from probtrans_cli.recipe.training import Forms
@@ -45,23 +46,28 @@ def form_of(
     inference: Inference,
     *,
     all_pairs: bool = False,
+    arcs: bool = False,
     dtype: torch.dtype = torch.float32,
     rank: int = 1,
 ) -> str:
     """Choose the form of a batch's head variables.
 
     Args:
-        all_pairs: probabilities, or a bias, of all pairs are needed.
+        all_pairs: scores of all pairs are needed, a bias, or what further factors say.
+        arcs: distributions over all pairs are needed after some iterations.
         dtype: of the unary scores.
         rank: the number of components of a side.
     """
-    if all_pairs or inference.tree:
+    usual = inference.asynchronous and inference.heads.forgets and not (inference.labelled or inference.root_label)
+    if all_pairs or arcs or inference.tree:
+        reads = usual and not (all_pairs or inference.tree or torch.is_grad_enabled())
+        if reads and may_depend_on(mask) and mask.numel():
+            return "read"
         labelled = inference.labelled and inference.distance is None and inference.asynchronous and not inference.tree
         eager = may_depend_on(mask) and mask.numel() and not torch.is_autocast_enabled("cpu")
         return "labelled" if labelled and inference.heads.forgets and eager else "pairs"
     if torch.compiler.is_compiling() or not inference.heads.forgets:
         return "stored"  # the graph of blocks does not serve every length
-    usual = inference.asynchronous and not (inference.labelled or inference.root_label)
     if usual and fuses(option, mask, dtype, rank):
         return "fused"
     long = option == "linear"
@@ -92,6 +98,7 @@ HEADS: dict[str, Callable[..., HeadVariables]] = {
     "labelled": LabelledHeads,
     "blocked": partial(BlockedHeads, keep=True),
     "again": partial(BlockedHeads, keep=False),
+    "read": partial(BlockedHeads, keep=False, reads=True),
     "fused": fused,
     "stored": StoredHeads,
 }
@@ -149,7 +156,7 @@ class MeanField:
             fused: near buckets by the kernels of a GPU, whatever the form of the heads.
         """
         self.inference, self.dropout, self.mask = inference, dropout, mask
-        lines = packed if form in ("pairs", "labelled") else shared_lines
+        lines = packed if form in ("pairs", "labelled", "read") else shared_lines
         self.layout = layout_of(mask, lines, lengths)
         # What stands at padding, NaN included, must not reach any word.
         unary = unary.masked_fill(~mask[:, :, None], 0.0)
@@ -188,6 +195,13 @@ class MeanField:
                 (factor, factor.pairs(unary, mask)) for factor in further if isinstance(factor, ArcsFactor)
             ]
             heads.of_relations = [factor for factor in further if isinstance(factor, RelationsFactor)]
+
+    def begin_by_entries(self, entries: Int[Tensor, "b n"]) -> None:
+        """Compute the sides of the first iteration once for each entry of the vocabulary in the batch, as the labels at
+        the start are those of an entry, wherever it stands."""
+        messages, _, _ = self.potentials[0]
+        messages.start = self.labels.probabilities
+        messages.entries = Entries.of(self.layout.rows(entries))
 
     def _stored(self) -> StoredHeads:
         assert isinstance(self.heads, StoredHeads), "heads of all pairs are stored"
@@ -243,7 +257,7 @@ class MeanField:
 
     def run_heads(self, iterations: Collection[int]) -> list[Float[Tensor, "b c n m"]]:
         """Return the head distributions after some iterations, in order; instead of :meth:`run`."""
-        distributions, heads = [], self._stored()
+        distributions, heads = [], self.heads
         for iteration in range(1, max(iterations) + 1):
             if iteration < max(iterations):
                 self._iterate(None)
@@ -313,4 +327,4 @@ class MeanField:
         features = None if self.features is None else self.layout.grid(self.features.probabilities) * real[..., None]
         root = None if self.root is None else self.root.probabilities
         scores = self._stored().scores() if self.inference.scored else None
-        return State(self.layout.grid(self.labels.probabilities) * real, self._stored().arcs(), root, features, scores)
+        return State(self.layout.grid(self.labels.probabilities) * real, self.heads.arcs(), root, features, scores)

@@ -44,8 +44,26 @@ class TernarySides(NamedTuple):
     near: Band | None
 
 
+class Entries(NamedTuple):
+    """The distinct entries of the vocabulary in a batch: a row where each stands, and the entry of every row."""
+
+    row: Int[Tensor, " e"]
+    of_row: Int[Tensor, " w"]
+
+    @classmethod
+    def of(cls, ids: Int[Tensor, " w"]) -> Entries:
+        distinct, of_row = torch.unique(ids, return_inverse=True)
+        return cls(torch.zeros_like(distinct).index_copy(0, of_row, torch.arange(len(ids))), of_row)
+
+
 class TernaryMessages:
-    """The messages of the ternary factors of one batch."""
+    """The messages of the ternary factors of one batch.
+
+    Labels that are the object ``start`` are the same for all words of an entry in ``entries``.
+    """
+
+    start: Tensor | None = None
+    entries: Entries | None = None
 
     def __init__(self, ternary: Ternary, layout: Layout, distance: int | None, *, fused: bool = False) -> None:
         """``fused``: near buckets by the kernels of a GPU."""
@@ -56,13 +74,23 @@ class TernaryMessages:
 
     def sides(self, labels: Float[Tensor, "w d"]) -> TernarySides:
         """Return the sides of the ternary scores for label distributions."""
-        groups = self.projection.sides(labels, self.position)
+        groups = self._groups(labels)
         rows = [groups[0], groups[-1]] if self.distance is not None else [groups[0]]
         child, head = (self._on_lines([getattr(group, side) for group in rows]) for side in ("child", "head"))
         weights = [group.weight for group in rows]
         weighted = [u if weight is None else u * weight[0, :, None] for u, weight in zip(child, weights, strict=True)]
         near = self._band(groups[1]) if self.offsets else None
         return TernarySides(rows, [Far(*pair) for pair in zip(weighted, head, strict=True)], near)
+
+    def _groups(self, labels: Float[Tensor, "w d"]) -> list[Sides]:
+        if self.entries is None or labels is not self.start or self.projection.turns:
+            return self.projection.sides(labels, self.position)
+        of_entries = self.projection.sides(labels.index_select(0, self.entries.row), self.position)
+        of_row = self.entries.of_row
+        return [
+            Sides(child.index_select(0, of_row), head.index_select(0, of_row), weight)
+            for child, head, weight in of_entries
+        ]
 
     def _band(self, sides: Sides) -> Band:
         if not self.fused:

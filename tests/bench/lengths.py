@@ -1,0 +1,98 @@
+"""Words per second by the length of a sentence: forms of the messages, a transformer, and decoders of trees.
+
+    python -m tests.bench.lengths
+
+Batches of about 4,096 words in sentences of one length go forwards through encoders of 64 labels, 6 channels and 2
+iterations with random potentials, of the quick start's sizes (`uv` of rank 16, two buckets), and of a transformer of as
+many layers, width and heads. `read` is what trees are read from, `blocked` answers without trees, `again` the same
+where blocks are not kept, `labelled` a field with a relation on every arc. The decoders are timed on random scores.
+Processor time of one thread, the best of the rounds. The rows are those of the picture of `docs/speed.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
+from probtrans_cli.trees.decode import Method, decode, levelled
+
+LENGTHS = (25, 50, 100, 200, 400, 800, 1600)
+WORDS = 4096
+FIELD: dict[str, Any] = {"kind": "probabilistic", "labels": 64, "channels": 6, "iterations": 2}
+USUAL = {"decomposition": {"kind": "uv", "rank": 16}, "distance": 0}
+LABELLED = {"decomposition": {"kind": "uv", "rank": 16}, "distance": None, "head_labels": True}
+TRANSFORMER = {"kind": "transformer", "width": 64, "inner": 256, "heads": 6, "head_size": 16, "layers": 2}
+TRANSFORMER["positions"] = {"kind": "sinusoidal"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.lengths", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="(default 3)")
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    forms = {
+        "plain": encoder(FIELD | USUAL, "plain", arcs=True),
+        "read": encoder(FIELD | USUAL, "fast", arcs=True),
+        "blocked": encoder(FIELD | USUAL, "banded"),
+        "again": encoder(FIELD | USUAL, "linear"),
+        "labelled": encoder(FIELD | LABELLED, "fast", arcs=True),
+        "transformer": encoder(TRANSFORMER, "fast"),
+        "mst": decoder("mst"),
+        "eisner": decoder("eisner"),
+    }
+    print(f"| words of a sentence | {' | '.join(forms)} |")
+    print("|---" * (len(forms) + 1) + "|")
+    for length in options.lengths:
+        sentences = max(1, WORDS // length)
+        rates = [length * sentences / seconds(form, sentences, length, options.rounds) for form in forms.values()]
+        cells = [f"{float(format(rate, '.2g')):,.0f}" for rate in rates]
+        print(f"| {length:,} | {' | '.join(cells)} |", flush=True)
+    return 0
+
+
+def encoder(section: dict[str, Any], messages: Any, *, arcs: bool = False) -> Callable[[int, int], object]:
+    """Return what reads so many sentences of so many words."""
+    torch.manual_seed(0)
+    model = build(section, messages).eval()
+
+    @torch.no_grad()
+    def read(sentences: int, length: int) -> object:
+        unary = torch.randn(sentences, length, model.facts.unary_width)
+        return model(Words(unary, torch.ones(sentences, length, dtype=torch.bool)), arcs=(2,) if arcs else False)
+
+    return read
+
+
+def decoder(method: Method) -> Callable[[int, int], object]:
+    """Return what finds the trees of so many sentences of so many words."""
+
+    def find(sentences: int, length: int) -> object:
+        scores = levelled(np.random.default_rng(0).normal(size=(sentences, length, length)))
+        return decode(scores, np.ones((sentences, length), dtype=bool), method)
+
+    return find
+
+
+def seconds(form: Callable[[int, int], object], sentences: int, length: int, rounds: int) -> float:
+    taken = []
+    for _ in range(rounds):
+        began = time.process_time()
+        form(sentences, length)
+        taken.append(time.process_time() - began)
+    return min(taken)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
