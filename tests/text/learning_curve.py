@@ -27,7 +27,7 @@ class Picture:
     ``across``, ``row``: what its first column is, below the picture and in a row's description. ``up``: the values that
     the picture shows, and ``unit`` how they are written. ``in_pairs``: of two curves in a row, the second is dashed, in
     the colour of the first. ``at_rows``: a rule stands at each row, of a logarithmic scale. ``above_first``:
-    what is drawn of the other rows is how far they are above the first one.
+    what is drawn of the other rows is how far they are above the first one. ``logarithmic``: the scale of the values.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Picture:
     in_pairs: bool = False
     at_rows: bool = False
     above_first: bool = False
+    logarithmic: bool = False
 
     @property
     def path(self) -> Path:
@@ -62,7 +63,8 @@ class Picture:
         if self.above_first:
             rows = np.column_stack([rows[1:, 0], (rows[1:, 1:] - rows[0, 1:]).round(2)])
         first, values = rows[:, 0], rows[:, 1:]
-        across, up = Axis.of(first, LEFT, RIGHT, logarithmic=self.at_rows), Axis(*self.up, BOTTOM, TOP)
+        across = Axis.of(first, LEFT, RIGHT, logarithmic=self.at_rows)
+        up = Axis(*self.up, BOTTOM, TOP, logarithmic=self.logarithmic)
         ticks = {"ticks": first} if self.at_rows else {}
         parts = [
             up.rules(LEFT, RIGHT, self.unit.format),
@@ -135,6 +137,19 @@ PICTURES = (
         in_pairs=True,
         at_rows=True,
         above_first=True,
+    ),
+    Picture(
+        name="speed-by-length.svg",
+        page="speed.md",
+        title="Speed by the length of a sentence",
+        heading="Thousands of words per second of one core",
+        across="words of a sentence",
+        row="words",
+        up=(1.0, 1500.0),
+        unit="{:,g}",
+        in_pairs=True,
+        at_rows=True,
+        logarithmic=True,
     ),
 )
 
