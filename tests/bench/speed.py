@@ -3,6 +3,7 @@
     python -m tests.bench.speed RUN...                  five rounds in turns; the text is test of English (UD EWT)
     python -m tests.bench.speed RUN... --graph FOLDER   beside a graph that `export --format onnx` wrote
     python -m tests.bench.speed RUN... --udpipe MODEL   beside UDPipe 1 with a model (`tests.bench.udpipe` makes one)
+    python -m tests.bench.speed RUN... --spacy MODEL    beside spaCy, as with `en_core_web_sm`
 
 Figures are processor time of one thread, which other work on the machine lengthens less than time by the clock: median
 and, in brackets, the smallest and largest of the rounds. The first answer is of a whole process, `parse RUN -f tree`
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--bulk", type=int, default=20_000, help="sentences of the job of two workers (default 20000)")
     parser.add_argument("--graph", type=Path, nargs="*", default=(), metavar="FOLDER", help="graphs for onnxruntime")
     parser.add_argument("--udpipe", type=Path, metavar="MODEL", help="a model of UDPipe 1")
+    parser.add_argument("--spacy", metavar="MODEL", help="a package or a folder of spaCy")
     options = parser.parse_args(arguments)
     runs = [str(Path(run).absolute()) for run in options.runs]
     lines = list(words_of(options.text))[: options.sentences]
@@ -71,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 rows[f"sentences/s, graph {graph.name}"] = partial(graph_rate, graph, folder, len(lines))
             if options.udpipe is not None:
                 rows["sentences/s, UDPipe 1"] = lambda: len(lines) / udpipe(options.udpipe, lines)
+            if options.spacy is not None:
+                rows["sentences/s, spaCy"] = lambda: len(lines) / spacy(options.spacy, lines)
             figures: dict[str, list[float]] = {row: [] for row in rows}
             for _ in range(options.rounds):
                 for row, measure in rows.items():
@@ -153,6 +157,18 @@ def udpipe(path: Path, lines: Sequence[str]) -> float:
     began = time.process_time()
     pipeline = Pipeline(model, "horizontal", Pipeline.DEFAULT, Pipeline.DEFAULT, "conllu")
     pipeline.process("".join(lines), ProcessingError())
+    return time.process_time() - began
+
+
+def spacy(name: str, lines: Sequence[str]) -> float:
+    """Return the seconds in which all that a model of spaCy has reads the same words."""
+    from spacy import load
+    from spacy.tokens import Doc
+
+    pipeline = load(name)
+    began = time.process_time()
+    for _ in pipeline.pipe(Doc(pipeline.vocab, words=line.split()) for line in lines):
+        pass
     return time.process_time() - began
 
 
