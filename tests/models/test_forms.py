@@ -133,13 +133,15 @@ def test_every_option_with_every_distance(options: dict[str, Any], monkeypatch: 
             compare_forms({**scores, **options}, LENGTHS, monkeypatch, packed)
 
 
+@pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("options", [{}, {"root": {"labels": 4}, "share_potentials": False}, LABELLED], ids=name)
 @pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
 def test_an_entry_has_its_first_sides_once(
-    decomposition: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    decomposition: dict[str, Any], options: dict[str, Any], packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pack(monkeypatch, packed)
     model = encoder(decomposition=decomposition, **options)
-    ids = torch.tensor([[3, 1, 3, 0, 1, 1], [1, 0, 0, 3, 9, 9]])
+    ids = torch.tensor([[3, 1, 3, 0, 1, 1], [1, 0, 0, 3, 1, 3]])  # with those of words at padding
     mask = torch.arange(6) < torch.tensor([[6], [4]])
     words = Words(torch.randn(10, model.facts.width, dtype=torch.float64)[ids], mask)
     sizes: list[int] = []
@@ -153,10 +155,10 @@ def test_an_entry_has_its_first_sides_once(
     with torch.no_grad():
         expected, before = values(model(words, arcs=True)), len(sizes)
         assert_near(values(model(replace(words, entries=ids), arcs=True)), expected, 1e-12)
-    distinct = 10 if decomposition["kind"] == "rotary" else 3
+    rows, entries = (10, 3) if packed else (12, 4)  # padding is one more
     per_iteration = before // model.inference.iterations
-    assert set(sizes[before : before + per_iteration]) == {distinct}
-    assert set(sizes[before + per_iteration :]) == {10}
+    assert set(sizes[before : before + per_iteration]) == {rows if decomposition["kind"] == "rotary" else entries}
+    assert set(sizes[before + per_iteration :]) == {rows}
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -265,6 +267,20 @@ def test_batches_of_no_words_and_of_no_sentences(messages: str, options: dict[st
         encoded = model(Words(unary, torch.zeros(shape, dtype=torch.bool)))
         assert encoded.states.shape == (*shape, model.facts.width)
         assert all(not gradient.any() for gradient in gradients(model, unary, encoded))
+
+
+@pytest.mark.parametrize("options", [{}, {"head_labels": True, "channels": 3}], ids=name)
+@pytest.mark.parametrize("messages", FAST)
+def test_lone_words_have_no_heads(messages: str, options: dict[str, Any]) -> None:
+    model = encoder(messages=messages, distance=0, **options)
+    unary, mask = sentences([1, 1])
+    unary.requires_grad_()
+    lone = model(Words(unary, mask))
+    by_hand = gradients(model, unary, lone)
+    model.messages = "plain"
+    plain = model(Words(unary, mask))
+    assert_near(values(lone), values(plain), 1e-12)
+    assert_near(by_hand, gradients(model, unary, plain), 1e-12)
 
 
 @pytest.mark.usefixtures("small_pieces")

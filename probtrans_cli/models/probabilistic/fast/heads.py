@@ -551,7 +551,7 @@ class BlockedHeads(HeadVariables):
         bias, present = self.candidates[number] if self.candidates else self._candidates(start, stop)
         M = torch.add(bias, F, alpha=1.0 / self.inference.heads.weight, out=F)
         labelled = self.inference.labelled
-        if labelled:
+        if labelled and M.shape[-1]:  # a lone word without a root has no candidates
             P = M.sub_(M.amax((1, 3), keepdim=True)).exp_()
             P = P.div_(P.sum((1, 3), keepdim=True))
         else:

@@ -59,10 +59,10 @@ def form_of(
         rank: the number of components of a side.
     """
     usual = inference.asynchronous and inference.heads.forgets and not (inference.labelled or inference.root_label)
+    arcs_alone = arcs and not (all_pairs or inference.tree)
+    if arcs_alone and usual and not torch.is_grad_enabled() and may_depend_on(mask) and mask.numel():
+        return "read"
     if all_pairs or arcs or inference.tree:
-        reads = usual and not (all_pairs or inference.tree or torch.is_grad_enabled())
-        if reads and may_depend_on(mask) and mask.numel():
-            return "read"
         labelled = inference.labelled and inference.distance is None and inference.asynchronous and not inference.tree
         eager = may_depend_on(mask) and mask.numel() and not torch.is_autocast_enabled("cpu")
         return "labelled" if labelled and inference.heads.forgets and eager else "pairs"
@@ -201,7 +201,8 @@ class MeanField:
         the start are those of an entry, wherever it stands."""
         messages, _, _ = self.potentials[0]
         messages.start = self.labels.probabilities
-        messages.entries = Entries.of(self.layout.rows(entries))
+        at_words = entries.masked_fill(~self.mask, -1)  # padding has none of the vocabulary
+        messages.entries = Entries.of(self.layout.rows(at_words))
 
     def _stored(self) -> StoredHeads:
         assert isinstance(self.heads, StoredHeads), "heads of all pairs are stored"
