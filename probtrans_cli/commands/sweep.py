@@ -96,7 +96,12 @@ def sweep(request: TrainRequest, axes: Sequence[str], *, shard: str | None, numb
         if WIDTH in settings:
             model = load_recipe(request.recipe, overrides).model
             both = (part.model_dump(mode="json", by_alias=True) for part in (model, model.widened(settings[WIDTH])))
-            overrides += _differences("model", *both)
+            grown = list(_differences("model", *both))
+            for key in (text.partition("=")[0] for text in grown):
+                if key in settings:
+                    message = f"--sweep names width and {key}, which grows with the width"
+                    raise UsageError(message, hint="leave one of them out")
+            overrides += grown
         load_recipe(request.recipe, overrides)  # a fault of the last point is told before the first is trained
         runs.append(replace(request, overrides=overrides, run=folder.with_name(name)))
     for place, settings in list(enumerate(points, start=1))[first - 1 :: of]:

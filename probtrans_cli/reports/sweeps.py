@@ -37,15 +37,20 @@ def sweep_report(result: dict[str, Any]) -> str:
         scores = flattened(point.get("dev", {}))
         value = "not finite" if "failed" in point else shown(metric, scores.get(metric))
         rows.append([*(point["settings"][key] for key in keys), value, visible(point["run"], longest=120)])
-    runs = " ".join(row[-1] for row in rows[:2]) + (" ..." if len(rows) > 2 else "")
+    names = [row[-1] for row in rows]
+    runs = " ".join(names)
+    if len(names) > 2:
+        axis = f"-{keys[0].rpartition('.')[2]}="
+        runs = f"{names[0].partition(axis)[0]}{axis}*"
     table = console.render([*keys, f"dev {metric}", "run"], rows, title=result["name"], left=["run"])
-    return f"{table}\nnext: probtrans table {runs} -f sweep > sweep.svg\n"
+    return f"{table}\nnext: probtrans table {runs} -f sweep > sweep.svg\n" if runs else f"{table}\n"
 
 
 def sweep_picture(result: dict[str, Any]) -> str:
     """Draw the rows of `table` as SVG: the score on dev over the rate, a curve for each width, its best point marked;
     models that differ in more, as in `model.base_width`, stand beside each other."""
-    curves: dict[tuple[str, ...], dict[int, list[tuple[float, float]]]] = {}
+    curves: dict[tuple[str, ...], dict[int, dict[float, float]]] = {}
+    runs: dict[tuple[Any, ...], str] = {}
     metrics = {row["metric"] for row in result["rows"]}
     larger = {row["larger_is_better"] for row in result["rows"]}
     if len(metrics) > 1:
@@ -54,15 +59,19 @@ def sweep_picture(result: dict[str, Any]) -> str:
         score = (row["dev"] or row["test"] or {}).get(row["metric"])
         if score is not None:
             base = "no base width" if row["base_width"] is None else f"base width {row['base_width']}"
-            panel = curves.setdefault((row["recipe"], row["model"], base), {})
-            panel.setdefault(row["width"], []).append((row["lr"], score["mean"]))
+            title = (row["recipe"], row["model"], base)
+            first = runs.setdefault((title, row["width"], row["lr"]), row["runs"][0])
+            if first != row["runs"][0]:
+                message = f"{first} and {row['runs'][0]} have one width and one rate, and differ in what no curve tells"
+                raise UsageError(message, hint="give the runs of one setting")
+            curves.setdefault(title, {}).setdefault(row["width"], {})[row["lr"]] = score["mean"]
     if not any(len(points) > 1 for panel in curves.values() for points in panel.values()):
         raise UsageError("there is no curve: no model was trained at several rates", hint="try train --sweep")
     widths = sorted({width for panel in curves.values() for width in panel})
     # Above several panels stands in what they differ.
     apart = [len(set(part)) > 1 or len(curves) == 1 for part in zip(*curves, strict=True)]
     panels = {
-        ", ".join(compress(title, apart)): {f"width {width}": sorted(panel.get(width, [])) for width in widths}
+        ", ".join(compress(title, apart)): {f"width {width}": sorted(panel.get(width, {}).items()) for width in widths}
         for title, panel in curves.items()
     }
     return lines(panels, "learning rate", f"dev {metrics.pop()}", best=max if larger.pop() else min)

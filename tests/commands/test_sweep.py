@@ -15,6 +15,7 @@ from support import Invoke, workplace
 from probtrans_cli.commands.sweep import Grid
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.reports.sweeps import sweep_report
 
 SVG = "{http://www.w3.org/2000/svg}"
 QUICK = ("train.steps=2", "data.test=null", "eval.trees=false", "model.base_width=8", "model.dropout=0")
@@ -35,6 +36,10 @@ def test_a_sweep_is_a_run_for_each_point_and_shards_share_them(here: Path, invok
         done += json.loads(ran.out)["points"]
     names = [f"runs/tiny-lr={rate}-width={width}" for rate in ("0.001", "0.1") for width in (8, 16)]
     assert sorted(point["run"] for point in done) == sorted(names)
+    nothing = {"name": "tiny", "metric": "perplexity", "grid": {"optim.lr": [], "width": []}}
+    assert "next" not in sweep_report(nothing | {"points": []})
+    report = sweep_report(nothing | {"points": done})
+    assert "next: probtrans table runs/tiny-lr=* -f sweep > sweep.svg\n" in report
     recipes = [load_recipe(name).model for name in names[:2]]
     assert [(model.labels, model.channels, model.base_width) for model in recipes] == [(8, 2, 8), (16, 4, 8)]  # type: ignore[attr-defined]
     ran = invoke("table", *names, "-f", "sweep")
@@ -87,6 +92,7 @@ def test_what_is_no_axis_is_refused(axes: list[str], reason: str) -> None:
         (["--dry-run", "--check-width", "8"], "not a list of widths"),
         (["--dry-run", "--check-width", "8,8"], "not a list of widths"),
         (["--dry-run", "--check-width", "8,10"], "model.channels would be 2.5 in place of 2"),
+        (["--sweep", "width=[8, 16]", "--sweep", "model.channels=[2]"], "names width and model.channels, which grows"),
         (["model={kind: stacked, lower: {kind: transformer}}", "--sweep", "width=[8]"], "no rule for width"),
     ],
 )
@@ -128,3 +134,7 @@ def test_models_with_and_without_a_base_are_pictures_side_by_side(tmp_path: Path
     ran = invoke("table", str(folders[0]), "-f", "sweep")
     assert ran.code == 2
     assert "there is no curve" in ran.err
+    more = run(tmp_path / "more", scores(3.0, 1.0), "model.labels=8", "optim.lr=0.1", "model.dropout=0.5")
+    ran = invoke("table", *map(str, folders), str(more), "-f", "sweep")
+    assert ran.code == 2
+    assert re.search("more and .*null-8-0.1 have one width and one rate", ran.err)
