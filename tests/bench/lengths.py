@@ -13,6 +13,8 @@ Processor time of one thread, the best of the rounds. The rows are those of the 
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,8 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m tests.bench.lengths", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3, help="(default 3)")
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, metavar="N", help="words of a sentence")
     options = parser.parse_args(arguments)
+    if min(options.lengths) < 1:
+        parser.error("a sentence has at least one word")
+    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     forms = {

@@ -19,9 +19,11 @@ from probtrans_cli.data.entities import compare, scores_of
 from probtrans_cli.data.files import find
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.source import load_recipe
 
 RECIPES = ("ner-wikigold-probabilistic", "wnut17-probabilistic", "pos-ewt-affix", "upos-ewt-minilm-300")
+SPLITS = [[f"data.{part}=ner/wikigold/split-{k}/{part}.conll" for part in ("train", "test")] for k in (1, 2)]
 LONGEST_AFFIX = 4
 
 
@@ -56,6 +58,8 @@ def chain_of(recipe_name: str, overrides: Sequence[str]) -> tuple[str, float, fl
     import pycrfsuite
 
     recipe = load_recipe(recipe_name, overrides)
+    if recipe.task.kind not in ("tagging", "ner"):
+        raise UsageError(f"{recipe_name}: a chain is of tags, and this is kind: {recipe.task.kind}")
     data, (column,) = recipe.data, recipe.task.learned
 
     def sentences(path: str, split: str) -> Iterator[tuple[list[str], list[str]]]:
@@ -97,11 +101,14 @@ def main() -> None:
     parser.add_argument("recipes", nargs="*", default=RECIPES, help=f"default: {' '.join(RECIPES)}")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an override of the recipes")
     options = parser.parse_args()
-    for name in options.recipes:
+    rows = [(name, options.set) for name in options.recipes]
+    if tuple(options.recipes) == RECIPES and not options.set:
+        rows[1:1] = [(RECIPES[0], overrides) for overrides in SPLITS]
+    for name, overrides in rows:
         # In a process of its own, as the library draws on from where the training before has ended.
         with get_context("spawn").Pool(1) as pool:
-            score, value, seconds = pool.apply(chain_of, (name, options.set))
-        print(f"{name}: test {score} {value:.2f} after {seconds:.0f} s of one core", flush=True)
+            score, value, seconds = pool.apply(chain_of, (name, overrides))
+        print(f"{' '.join([name, *overrides])}: test {score} {value:.2f} after {seconds:.0f} s of one core", flush=True)
 
 
 if __name__ == "__main__":

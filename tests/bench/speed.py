@@ -27,6 +27,7 @@ from contextlib import chdir, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     runs = [str(Path(run).absolute()) for run in options.runs]
     lines = list(words_of(options.text))[: options.sentences]
+    pipeline = None if options.spacy is None else loaded(options.spacy)
     words = sum(len(line.split()) for line in lines)
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
     print(f"{len(lines):,} sentences, {words:,} words")
@@ -73,8 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 rows[f"sentences/s, graph {graph.name}"] = partial(graph_rate, graph, folder, len(lines))
             if options.udpipe is not None:
                 rows["sentences/s, UDPipe 1"] = lambda: len(lines) / udpipe(options.udpipe, lines)
-            if options.spacy is not None:
-                rows["sentences/s, spaCy"] = lambda: len(lines) / spacy(options.spacy, lines)
+            if pipeline is not None:
+                rows["sentences/s, spaCy"] = lambda: len(lines) / spacy(pipeline, lines)
             figures: dict[str, list[float]] = {row: [] for row in rows}
             for _ in range(options.rounds):
                 for row, measure in rows.items():
@@ -106,8 +108,10 @@ def served(socket: Path, runs: Sequence[str]) -> Iterator[dict[str, str]]:
     with subprocess.Popen([*COMMAND, "serve", str(socket), *runs], stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         process.stderr.readline()
-        yield {"PROBTRANS_SERVER": str(socket)}
-        process.terminate()
+        try:
+            yield {"PROBTRANS_SERVER": str(socket)}
+        finally:
+            process.terminate()
 
 
 def first_answer(run: str, path: Path, server: dict[str, str]) -> float:
@@ -160,12 +164,17 @@ def udpipe(path: Path, lines: Sequence[str]) -> float:
     return time.process_time() - began
 
 
-def spacy(name: str, lines: Sequence[str]) -> float:
-    """Return the seconds in which all that a model of spaCy has reads the same words."""
+def loaded(name: str) -> Any:
+    """Return a model of spaCy."""
     from spacy import load
+
+    return load(name)
+
+
+def spacy(pipeline: Any, lines: Sequence[str]) -> float:
+    """Return the seconds in which all that a model of spaCy has reads the same words."""
     from spacy.tokens import Doc
 
-    pipeline = load(name)
     began = time.process_time()
     for _ in pipeline.pipe(Doc(pipeline.vocab, words=line.split()) for line in lines):
         pass
