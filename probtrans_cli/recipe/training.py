@@ -252,8 +252,8 @@ class Eval(Section):
     iteration: Literal["best"] | int = "best"
     """Iteration whose head marginals are read: 1 to T; -1: the last; best: the best on dev."""
     decode: Literal["best", "argmax", "mst", "eisner", "auto"] = "best"
-    """Decoder that turns head marginals into trees; best: mst or eisner, whichever is better on dev; auto: eisner up to
-    200 words, mst for more, as the time of eisner grows with the cube of the length."""
+    """Decoder that turns head marginals into trees; auto: eisner up to 200 words, mst for more,
+    as the time of eisner grows with the cube of the length; best: mst or auto, whichever is better on dev."""
 
 
 class Predict(Section):

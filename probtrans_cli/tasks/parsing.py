@@ -111,7 +111,7 @@ class Arcs(Task):
         """How trees are found."""
         if self.section.decode != "auto":
             return self.section.decode
-        return "eisner" if self.layer is not None and bool(self.layer.projective) else "mst"
+        return "auto" if self.layer is not None and bool(self.layer.projective) else "mst"
 
     def training(self, batch: Batch) -> Batch:
         return without_some_words(batch, self.section.word_dropout, self.vocabulary)

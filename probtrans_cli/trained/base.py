@@ -150,7 +150,7 @@ class ModelBase:
         reading = Reading(
             "mean" if section.channel == "best" else section.channel,
             -1 if section.iteration == "best" else section.iteration,
-            "eisner" if section.decode == "best" else section.decode,
+            "auto" if section.decode == "best" else section.decode,
         )
         return cls(recipe, vocabulary, labels, task, network, machine, reading)
 
@@ -239,7 +239,7 @@ class ModelBase:
                 )
             chosen = replace(chosen, iteration=iteration)
         if decoder is not None and decoder not in get_args(decode.Method):
-            raise UsageError(f"there is no decoder {printable(str(decoder))!r}", hint="argmax, mst, eisner or auto")
+            raise UsageError(f"there is no decoder {printable(str(decoder))!r}", hint="use argmax, mst, eisner or auto")
         return chosen if decoder is None else replace(chosen, decoder=decoder)
 
     def refuse_choice_of_trees(self, *options: object) -> None:

@@ -251,14 +251,14 @@ def _scores(
 def choose_reading(model: ModelBase, dev: Split, wish: Eval, title: str = "dev") -> Reading:
     """Return the channel (or the mean), iteration and decoder with the best UUAS, punctuation removed.
 
-    Only what ``wish`` calls `best` is chosen. ``argmax`` never is: it may draw circles. Of equals ``eisner``, then the
+    Only what ``wish`` calls `best` is chosen. ``argmax`` never is: it may draw circles. Of equals ``auto``, then the
     later iteration, then the lower channel, the mean last. Uses at most ``CHOICE_SENTENCES`` sentences, evenly spread.
     """
     recipe = model.recipe.model
     sample = _spread(dev)
     channels: list[Channel] = [*range(recipe.trees), "mean"] if wish.channel == "best" else [wish.channel]
     iterations = [*range(recipe.iterations, 0, -1)] if wish.iteration == "best" else [wish.iteration]
-    decoders: list[decode.Method] = ["eisner", "mst"] if wish.decode == "best" else [wish.decode]
+    decoders: list[decode.Method] = ["auto", "mst"] if wish.decode == "best" else [wish.decode]
     readings = [
         Reading(channel, iteration, decoder, chosen_on=title)
         for decoder in decoders

@@ -23,6 +23,7 @@ from probtrans_cli.trained.predictions import Reader
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor_of
 from probtrans_cli.trained.several import SentenceTrees, Tree, random_of
 from probtrans_cli.trees.best import Trees
+from probtrans_cli.trees.decode import method_for
 from probtrans_cli.trees.drawing import Arc, EveryTree, arc_probabilities, reads_right_to_left, tree_record
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 
@@ -119,7 +120,7 @@ class Analysis:
         prediction = self.prediction or {}
         tree = "no tree" if self.heads is None and "heads" not in prediction else "a tree"
         if self.reading is not None:
-            tree = f"tree by {self.reading.decoder}"
+            tree = f"tree by {method_for(len(self.sentence.words), self.reading.decoder)}"
         says = "".join(f", {name}" for name in prediction)
         text, count = " ".join(self.sentence.words), len(self.sentence.words)
         return f"Analysis({text if len(text) <= 60 else text[:59] + '…'!r}, {count} words, {tree}{says})"
@@ -172,8 +173,8 @@ class Analysis:
         if self.heads is not None and self.reading is not None:
             record = tree_record(
                 self.sentence.words, self.heads, self.probabilities,
-                channel=self.reading.channel, iteration=self.reading.iteration, decode=self.reading.decoder,
-                deviations=self.deviations,
+                channel=self.reading.channel, iteration=self.reading.iteration,
+                decode=method_for(len(self.sentence.words), self.reading.decoder), deviations=self.deviations,
             )  # fmt: skip
         if self.latent_labels is not None:
             record["latent_labels"] = [
@@ -236,7 +237,7 @@ class Parser:
         self.several = options.samples is not None or options.best is not None or options.marginals
         if options.best is not None and any(reading.decoder == "argmax" for reading in readings):
             message = "--best: heads that are chosen word by word (argmax) are no trees"
-            raise UsageError(message, hint="add --decode mst or --decode eisner")
+            raise UsageError(message, hint="add --decode mst, eisner or auto")
         last = model.recipe.model.iterations
         self.readings = readings
         self._numbered = [

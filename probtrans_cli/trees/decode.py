@@ -95,11 +95,17 @@ def decode(
         heads = best if rooted else np.where(headless, 0, best)
     else:
         heads = np.zeros((batch, n), dtype=np.int64)
-        by_spans = {"mst": lengths < 0, "eisner": lengths > 0, "auto": lengths <= LONG}[method]
-        for kind, chosen in ((_Spans, by_spans), (_Clusters, ~by_spans)):
-            for rows, longest in portions(lengths * chosen):
+        longest_by_spans = {"mst": 0, "eisner": n, "auto": LONG}[method]
+        by_spans = lengths <= longest_by_spans
+        for kind, of_kind in ((_Spans, by_spans), (_Clusters, ~by_spans)):
+            for rows, longest in portions(np.where(of_kind, lengths, 0)):
                 heads[rows, :longest] = kind(table, rows, longest).heads(lengths[rows])
     return np.where(mask, heads, -1)
+
+
+def method_for(words: int, method: Method) -> Method:
+    """Return by which method a sentence of so many words is decoded."""
+    return method if method != "auto" else "eisner" if words <= LONG else "mst"
 
 
 def levelled(scores: Float[np.ndarray, "*b"]) -> Float[np.ndarray, "*b"]:

@@ -286,6 +286,7 @@ def test_auto_is_eisner_up_to_a_length_and_mst_beyond(monkeypatch: pytest.Monkey
     by_mst, by_eisner = (decode(scores, mask, method) for method in TREE_METHODS)
     assert (by_mst != by_eisner).any(axis=1)[lengths > 6].all()
     np.testing.assert_array_equal(decode(scores, mask, "auto"), np.where((lengths > 6)[:, None], by_mst, by_eisner))
+    assert [decoders.method_for(n, "auto") for n in (6, 7)] == ["eisner", "mst"]
 
 
 @pytest.mark.parametrize("cells", [1, 100, 1000])
