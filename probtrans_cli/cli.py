@@ -693,8 +693,8 @@ def parse(
             "--longest",
             min=1,
             metavar="N",
-            help="Sentences of more words or tokens are too long. 2000 take half a minute and 1 GB with eisner, "
-            "whose time grows with the cube of the length (that of mst with the square); memory grows with the square.",
+            help="Sentences of more words or tokens are too long. 2000 take seconds and 1 GB; time and memory "
+            "grow with the square of the length, with eisner time with the cube.",
         ),
     ] = 2000,
     too_long: Annotated[
