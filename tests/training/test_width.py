@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_recipes import SMALL, read, refused
@@ -164,6 +165,28 @@ def test_numbers_keep_their_size_as_a_model_grows_and_did_not_without_a_base(cas
     )
     assert not far({name: value for name, value in kept.items() if "scores" not in name}, 0.25)
     assert max(map(abs, lost.values())) > 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["spherical-rotary", "transformer"])
+def test_the_best_rate_of_a_small_model_is_that_of_a_wide_one_and_was_not_without_a_base(case: str) -> None:
+    small, wide = best_rate(case, BASE, BASE), best_rate(case, 4 * BASE, BASE)
+    assert 1 / 1.6 < wide / small < 1.6
+    assert best_rate(case, 4 * BASE, None) < small / 2
+
+
+def best_rate(case: str, width: int, base: int | None) -> float:
+    """Return the rate with the least loss after 30 updates, by a parabola through the best of eight rates."""
+    rates = 0.002 * 1.8 ** np.arange(8)
+    losses = [
+        np.mean([list(trained(section(case, width, base), float(rate), seed, updates=30)[-1])[-1] for seed in range(2)])
+        for rate in rates
+    ]
+    near = slice(*np.clip(int(np.argmin(losses)) + np.array([-1, 2]), 0, len(rates)))
+    if near.stop - near.start < 3:
+        return float(rates[np.argmin(losses)])
+    curve = np.polyfit(np.log(rates[near]), losses[near], 2)
+    return float(np.exp(-curve[1] / (2 * curve[0])))
 
 
 def test_the_factors_are_those_of_the_page() -> None:
