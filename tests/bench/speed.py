@@ -72,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for run in runs:
                 rows[f"sentences/s, {Path(run).name}"] = partial(rate, run, folder, len(lines))
             for graph in options.graph:
+                rows[f"first answer, graph {graph.name}, s"] = partial(answer_of_graph, graph, folder / "first.txt")
                 rows[f"sentences/s, graph {graph.name}"] = partial(graph_rate, graph, folder, len(lines))
             if options.udpipe is not None:
                 rows["sentences/s, UDPipe 1"] = lambda: len(lines) / udpipe(options.udpipe, lines)
@@ -143,14 +144,18 @@ def rate(run: str, folder: Path, count: int) -> float:
 
 
 def graph_rate(graph: Path, folder: Path, count: int) -> float:
-    """Return the sentences per second of a graph's `example.py`, without the time for the first one.
+    """Return the sentences per second of a graph's `example.py`, without the time for the first one."""
+    first, whole = (answer_of_graph(graph, folder / name) for name in ("first.txt", "text.txt"))
+    return count / (whole - first)
+
+
+def answer_of_graph(graph: Path, path: Path) -> float:
+    """Return the seconds of the processor of a graph's `example.py`, start included.
 
     Threads of onnxruntime are as many as the process may use, so it gets one core.
     """
     core = str(min(os.sched_getaffinity(0)))
-    command = ["taskset", "-c", core, sys.executable, str(graph / "example.py"), "--file"]
-    first, whole = (processor_time([*command, str(folder / name)], {}) for name in ("first.txt", "text.txt"))
-    return count / (whole - first)
+    return processor_time(["taskset", "-c", core, sys.executable, str(graph / "example.py"), "--file", str(path)], {})
 
 
 def udpipe(path: Path, lines: Sequence[str]) -> float:
