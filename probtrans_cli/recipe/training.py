@@ -242,7 +242,8 @@ class Eval(Section):
     every_steps: PositiveInt | None = None
     """Evaluate after every n updates instead; null = by epochs."""
     batch_words: PositiveInt = 4096
-    """Batch size of evaluation and parsing, in tokens, as `train.batch_words`."""
+    """Batch size of evaluation and parsing, in tokens, as `train.batch_words`; on a CPU at most 1,024, as larger
+    batches have more padding and are no faster there."""
     trees: bool | None = None
     """Score the trees that are read from the model beside gold trees, and draw some, at the end of a training; null =
     if the task is to predict hidden words."""

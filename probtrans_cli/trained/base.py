@@ -51,6 +51,8 @@ ENOUGH_WORDS = 2_000_000  # of a training corpus, to see what the order of words
 
 Channel = int | Literal["mean"]
 
+MOST_ON_A_CPU = 1024  # tokens of a batch of answers: with more, padding grows, and products are no faster
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -300,6 +302,8 @@ class ModelBase:
 
     def evaluation(self) -> Evaluation:
         words = self.recipe.eval.batch_words
+        if self.machine.device.type == "cpu":
+            words = min(words, MOST_ON_A_CPU)
         return Evaluation(
             batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False, bounds=split.bounds),
             device=self.machine.device,
