@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from probtrans_cli.models.arithmetic import Linear
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.models.probabilistic.matrix_tree import log_partition, tree_marginals
@@ -89,8 +90,8 @@ class BiaffineOutput(ArcOutput):
         super().__init__(relations)
         self.dropout = dropout
         self.root = nn.Parameter(torch.randn(width) * width**-0.5)
-        self.child, self.head = nn.Linear(width, arc_size), nn.Linear(width, arc_size)
-        self.child_relation, self.head_relation = nn.Linear(width, relation_size), nn.Linear(width, relation_size)
+        self.child, self.head = Linear(width, arc_size), Linear(width, arc_size)
+        self.child_relation, self.head_relation = Linear(width, relation_size), Linear(width, relation_size)
         self.W = nn.Parameter(torch.zeros(arc_size + 1, arc_size + 1))
         self.U = nn.Parameter(torch.zeros(relations, relation_size + 1, relation_size + 1))
         for layer in (self.child, self.head, self.child_relation, self.head_relation):
@@ -112,7 +113,7 @@ class BiaffineOutput(ArcOutput):
         scores = arcs.to(exact)[:, :, None] + relations.log_softmax(2)
         return {"arcs": scores.masked_fill(~allowed, torch.finfo(exact).min)}
 
-    def _vectors(self, layer: nn.Linear, states: Tensor) -> Tensor:
+    def _vectors(self, layer: Linear, states: Tensor) -> Tensor:
         vectors = functional.dropout(functional.leaky_relu(layer(states), 0.1), self.dropout, self.training)
         return functional.pad(vectors, (0, 1), value=1.0)
 

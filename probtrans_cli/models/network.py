@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, may_depend_on
+from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, linear, may_depend_on
 from probtrans_cli.models.base import (
     CUES,
     Encoded,
@@ -68,7 +68,7 @@ class FeatureScores(nn.Module):
             scores = functional.embedding_bag(features.rows, self.weight, features.offsets, mode="sum")
         scores = scores.view(*hidden.shape, -1).masked_fill(hidden[..., None], 0.0)
         if self.factor is not None:
-            scores = functional.linear(scores, self.factor)
+            scores = linear(scores, self.factor)
         if not self.window:
             return scores
         n, x = hidden.shape[1], 2 * self.window

@@ -27,7 +27,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
+from probtrans_cli.models import arithmetic
+from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Linear, Values
 from probtrans_cli.models.base import Encoded, Encoder, Inputs
 from probtrans_cli.models.bayesian.moments import State, linear
 from probtrans_cli.models.bayesian.propagation import variance_of
@@ -155,7 +156,7 @@ class OutputLayer(ABC):
         return {}
 
 
-class LinearOutput(OutputLayer, nn.Linear):
+class LinearOutput(OutputLayer, Linear):
     """Scores of words by one linear layer."""
 
     has_moments = True
@@ -187,7 +188,7 @@ class FeatureOutput(LinearOutput):
         return {"words": functional.linear(super().read(view)["words"], self.within)}
 
 
-class SentenceOutput(OutputLayer, nn.Linear):
+class SentenceOutput(OutputLayer, Linear):
     """Scores of sentences by one linear layer on what represents a sentence."""
 
     has_moments = True
@@ -224,7 +225,7 @@ class WordOutput(LinearOutput):
 
     def forward(self, states: Float[Tensor, "*m d"], candidates: Int[Tensor, " k"] | None = None) -> Tensor:
         bias = _rows(self.bias + self.impossible, candidates)
-        return functional.linear(states, _rows(self.weight, candidates), bias)
+        return arithmetic.linear(states, _rows(self.weight, candidates), bias)
 
     def moments(self, state: State) -> State:
         return linear(state, self.weight, variance_of(self), self.bias + self.impossible)
@@ -288,7 +289,7 @@ def _labels_summed_out(states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"
     highest = table.detach().amax(0)
     reached = states + highest
     best = reached.detach().amax(-1, keepdim=True)
-    shares = (reached - best).exp() @ (table - highest).exp().T
+    shares = arithmetic.linear((reached - best).exp(), (table - highest).exp())
     return (shares + _LEAST).log() + best
 
 
@@ -361,7 +362,7 @@ class BertWordOutput(TableOutput):
     ) -> None:  # fmt: skip
         super().__init__()
         self.scale = scale if tied else 1.0
-        self.dense = nn.Linear(width, width)
+        self.dense = Linear(width, width)
         self.activation = ACTIVATIONS[activation]
         self.norm = nn.LayerNorm(width, norm_eps)
         self.decoder = None if tied else nn.Parameter(torch.randn(words, width) * std)

@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from probtrans_cli.models.arithmetic import Linear
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, Words, first_tokens
 from probtrans_cli.recipe.model import Stacked
 from probtrans_cli.recipe.training import Optim
@@ -39,7 +40,7 @@ class StackedEncoder(Encoder):
         super().__init__(section)
         self.lower = lower
         self.dropout = nn.Dropout(section.dropout)
-        self.projection = nn.Linear(lower.facts.width, upper.facts.unary_width, bias=False)
+        self.projection = Linear(lower.facts.width, upper.facts.unary_width, bias=False)
         nn.init.xavier_uniform_(self.projection.weight)
         self.upper = upper
         self.latent_mean = upper.latent_mean

@@ -41,7 +41,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values, may_depend_on, sent
+from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Linear, Values, linear, may_depend_on, sent
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, Memory, Reading, Readout, Words, chosen_iterations
 from probtrans_cli.models.bayesian.propagation import MOMENTS
 from probtrans_cli.models.width import Scale, scales_of_transformer
@@ -71,13 +71,13 @@ class TransformerEncoder(Encoder):
         if positions.table_rows is not None:
             self.positions = nn.Parameter(torch.randn(positions.table_rows, width))
         self.segments = nn.Embedding(section.segments, width) if section.segments else None
-        self.chain = nn.Linear(width, width, bias=False) if section.chain else None
+        self.chain = Linear(width, width, bias=False) if section.chain else None
         self.embedding_norm = nn.LayerNorm(width, section.norm_eps) if section.embedding_norm else None
         self.embedding_dropout = nn.Dropout(section.embedding_dropout)
         self.layers = nn.ModuleList([Layer(section) for _ in range(1 if section.share_layers else section.layers)])
         self.final_norm = nn.LayerNorm(width, section.norm_eps) if section.norm == "pre" else None
         self.first = nn.Parameter(torch.zeros(width)) if section.causal else None  # what represents a first word
-        self.pooler = nn.Linear(width, width, bias=section.bias != "none") if section.pooler else None
+        self.pooler = Linear(width, width, bias=section.bias != "none") if section.pooler else None
         if section.initialization == "normal":
             self.apply(self._start_normal)
         if isinstance(positions, LearnedSinusoidalPositions):
@@ -353,11 +353,11 @@ class Layer(nn.Module):
         self.causal = section.causal
         self.clip = positions.clip if isinstance(positions, RelativePositions) else 0
         self.attention_dropout = section.attention_dropout or 0.0
-        self.projections = nn.Linear(d, (3 - section.tie_kv) * h * self.size, bias=section.bias == "all")
-        self.output = None if section.tie_qo else nn.Linear(h * self.size, d, bias=section.bias == "all")
+        self.projections = Linear(d, (3 - section.tie_kv) * h * self.size, bias=section.bias == "all")
+        self.output = None if section.tie_qo else Linear(h * self.size, d, bias=section.bias == "all")
         self.attention_norm = nn.LayerNorm(d, section.norm_eps)
-        self.widen = nn.Linear(d, section.inner, bias=section.bias != "none")
-        self.narrow = nn.Linear(section.inner, d, bias=section.bias != "none")
+        self.widen = Linear(d, section.inner, bias=section.bias != "none")
+        self.narrow = Linear(section.inner, d, bias=section.bias != "none")
         self.norm = nn.LayerNorm(d, section.norm_eps)
         self.activation = ACTIVATIONS[section.activation]
         self.dropout = nn.Dropout(section.dropout)
@@ -394,7 +394,7 @@ class Layer(nn.Module):
             mixed, states = by.select(mixed, at), by.select(states, at)
         # Without a projection of its own, the output is tied to that of the queries.
         of_queries = self.projections.weight
-        mixed = mixed @ of_queries[: mixed.shape[-1]] if self.output is None else by(self.output, mixed)
+        mixed = linear(mixed, of_queries[: mixed.shape[-1]].T) if self.output is None else by(self.output, mixed)
         states = by.add(states, by(self.dropout, mixed))
         states = states if self.pre else by(self.attention_norm, states)
         inputs = by(self.norm, states) if self.pre else states

@@ -41,6 +41,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import CheckpointError, DataError, UsageError
 from probtrans_cli.folders import find_folder
+from probtrans_cli.models.arithmetic import Linear
 from probtrans_cli.models.base import Inputs
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.openie.extractions import NONE, REL
@@ -76,8 +77,8 @@ class GridOutput(OutputLayer, nn.Module):
     ) -> None:
         super().__init__()
         self.rows, self.steps, self.feedback, self.of_words = rows, steps, feedback, words
-        self.merge = nn.Linear(width, merge)
-        self.label = nn.Linear(merge, labels)
+        self.merge = Linear(width, merge)
+        self.label = Linear(merge, labels)
         self.table = nn.Embedding(labels, width) if feedback != "none" else None
         if self.table is not None:
             nn.init.normal_(self.table.weight, std=width**-0.5)  # a vector of length 1

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from probtrans_cli.data.logical_forms import NONE, GraphLabels, graph_labels, graph_record, logical_form
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.models.arithmetic import Values
+from probtrans_cli.models.arithmetic import Linear, Values
 from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
@@ -45,11 +45,11 @@ class SemanticOutput(OutputLayer, nn.Module):
         unary scores, not from its state."""
         super().__init__()
         self.sizes = {"words": labels}
-        self.labels = nn.Linear(width, sum(labels))
+        self.labels = Linear(width, sum(labels))
         self.of_words: Tensor | None
         self.register_buffer("of_words", torch.tensor(alone) if any(alone) else None, persistent=False)
-        self.child = nn.Linear(width, width, bias=False) if attention else None
-        self.parent = nn.Linear(width, width, bias=False) if attention else None
+        self.child = Linear(width, width, bias=False) if attention else None
+        self.parent = Linear(width, width, bias=False) if attention else None
         self.none = nn.Parameter(torch.zeros(width)) if attention else None
         # Not by attention, where a parent's score is a product of two uncertain vectors, nor of words alone.
         self.has_moments = not attention and self.of_words is None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import time
-from functools import cache
 
 import numpy as np
 import torch
 
 from probtrans_cli import console
 from probtrans_cli.errors import UsageError
+from probtrans_cli.models.arithmetic import bfloat16_is_faster
 from probtrans_cli.recipe.training import Runtime
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
@@ -55,7 +54,6 @@ class Machine:
         return f"{name}, {'bfloat16' if self.bfloat16 else 'float32'}, torch {torch.__version__}"
 
 
-@cache
 def has_fast_bfloat16(device: str) -> bool:
     """Return whether a GPU has arithmetic in bfloat16; of a CPU, whether a product in it is faster than in float32.
 
@@ -63,16 +61,7 @@ def has_fast_bfloat16(device: str) -> bool:
     """
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return _seconds_of_a_product(torch.bfloat16) < _seconds_of_a_product(torch.float32)
-
-
-def _seconds_of_a_product(dtype: torch.dtype) -> float:
-    matrix, seconds = torch.ones(256, 256, dtype=dtype), []
-    for _ in range(10):
-        begin = time.perf_counter()
-        torch.mm(matrix, matrix)
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds)
+    return bfloat16_is_faster()
 
 
 def require_device(section: Runtime) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from probtrans_cli import __main__, load
+from probtrans_cli.models import arithmetic
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.trained import machine
 from probtrans_cli.trained.machine import Machine
@@ -67,16 +68,14 @@ def test_another_c_library_is_told(monkeypatch, capsys) -> None:
 @pytest.mark.parametrize("fast", [True, False])
 def test_bfloat16_is_used_where_it_is_faster(fast: bool, monkeypatch, capsys) -> None:
     seconds = {torch.float32: 2.0, torch.bfloat16: 1.0 if fast else 60.0}
-    monkeypatch.setattr(machine, "_seconds_of_a_product", seconds.get)
-    machine.has_fast_bfloat16.cache_clear()
-    try:
-        asked = Machine(Runtime(device="cpu", precision="bfloat16"))
-        assert asked.bfloat16 == fast
-        assert ("bfloat16" if fast else "float32") in asked.describe()
-        assert ("warning: this processor is slow in bfloat16" in capsys.readouterr().err) == (not fast)
-        assert not Machine(Runtime(device="cpu")).bfloat16
-    finally:
-        machine.has_fast_bfloat16.cache_clear()
+    monkeypatch.setattr(arithmetic, "seconds_of_a_product", lambda product, dtype=torch.float32: seconds[dtype])
+    monkeypatch.setattr(arithmetic, "onednn_is_faster", lambda: False)
+    monkeypatch.setattr(machine, "bfloat16_is_faster", arithmetic.bfloat16_is_faster.__wrapped__)
+    asked = Machine(Runtime(device="cpu", precision="bfloat16"))
+    assert asked.bfloat16 == fast
+    assert ("bfloat16" if fast else "float32") in asked.describe()
+    assert ("warning: this processor is slow in bfloat16" in capsys.readouterr().err) == (not fast)
+    assert not Machine(Runtime(device="cpu")).bfloat16
 
 
 def test_answers_in_another_precision_than_the_training(trained: Path, monkeypatch, capsys) -> None:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from probtrans_cli.models import arithmetic
 from probtrans_cli.models.arithmetic import may_depend_on
 
 LEAST = 1e-20  # what is least is certain
@@ -71,14 +72,14 @@ def linear(
     if state.together is not None and state.together.reads(len(weight)):
         variance = state.together.read(weight, before.sum(-1, keepdim=True))
     else:
-        variance = functional.linear(before, weight.square())
+        variance = arithmetic.linear(before, weight.square())
     shared = None
     if state.shared is not None:
         shared = state.shared * growth(variance.sum(-1), before.sum(-1))
     if of_weight is not None:
         variance = with_weights(state, of_weight, variance)
         shared = None if shared is None else shared + of_weights(state, of_weight)
-    return State(functional.linear(mean, weight, bias), variance, shared)
+    return State(arithmetic.linear(mean, weight, bias), variance, shared)
 
 
 def with_weights(state: State, of_weight: Tensor, variance: Float[Tensor, "*b r"]) -> Float[Tensor, "*b r"]:
@@ -86,7 +87,7 @@ def with_weights(state: State, of_weight: Tensor, variance: Float[Tensor, "*b r"
     mean, before = state.mean, state.variance
     if of_weight.ndim == 1:
         return torch.addcmul(variance, (mean.square().sum(-1) + before.sum(-1))[..., None], of_weight)
-    return variance + functional.linear(mean.square() + before, of_weight)
+    return variance + arithmetic.linear(mean.square() + before, of_weight)
 
 
 def of_weights(state: State, of_weight: Tensor) -> Float[Tensor, "*b n n"]:

@@ -23,7 +23,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
+
+from probtrans_cli.models.arithmetic import linear
 
 
 class Sides(NamedTuple):
@@ -72,12 +73,12 @@ class Projection(ABC):
 
 def side(labels: Float[Tensor, "w d"], factor: Float[Tensor, "k c r d"]) -> Float[Tensor, "w k c r"]:
     """Return the side of every word that a factor of ``T`` makes of its labels."""
-    return functional.linear(labels, factor.flatten(0, 2)).reshape(labels.shape[0], *factor.shape[:3])
+    return linear(labels, factor.flatten(0, 2)).reshape(labels.shape[0], *factor.shape[:3])
 
 
 def to_labels(message: Float[Tensor, "w k c r"], factor: Float[Tensor, "k c r d"]) -> Float[Tensor, "w d"]:
     """Return a message to a side as one to the labels."""
-    return message.flatten(1) @ factor.flatten(0, 2)
+    return linear(message.flatten(1), factor.flatten(0, 2).T)
 
 
 class Group(NamedTuple):

@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probtrans_cli.models.arithmetic import may_depend_on
+from probtrans_cli.models.arithmetic import linear, may_depend_on
 from probtrans_cli.models.probabilistic.factors import ArcsFactor, RelationsFactor
 from probtrans_cli.models.probabilistic.fast.heads import BlockedHeads, HeadVariables, LabelledHeads, StoredHeads, drop
 from probtrans_cli.models.probabilistic.fast.layout import layout_of, packed, shared_lines
@@ -281,7 +281,7 @@ class MeanField:
             before = self.features.probabilities
             self.features = self.features.updated(self._global_messages(labels))
             second = drop(self.features.probabilities if self.inference.asynchronous else before, self.dropout)
-            messages.append(second.flatten(1) @ self.global_scores.flatten(0, 1))
+            messages.append(linear(second.flatten(1), self.global_scores.flatten(0, 1).T))
         if toward_root is not None:
             # A copy: a view would put a condition on the length into an exported graph.
             at_root, heads = heads[..., 0].clone(memory_format=torch.contiguous_format), heads[..., 1:]
@@ -291,7 +291,7 @@ class MeanField:
             to_root = torch.einsum("bca,cae->be", at_root.mT @ self.layout.grid(labels), self.root_scores)
             self.root = self.root.updated(drop(to_root, self.dropout))
         if self.global_scores is not None and not self.split:
-            messages.append(heads.flatten(1) @ self.global_scores.flatten(0, 1))
+            messages.append(linear(heads.flatten(1), self.global_scores.flatten(0, 1).T))
         unary, variable = self.unary, self.labels
         if only is not None:
             messages = [part.index_select(0, only) for part in messages]
@@ -321,7 +321,7 @@ class MeanField:
 
     def _global_messages(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w c m"]:
         assert self.global_scores is not None, "there are global features"
-        return (labels @ self.global_scores.flatten(0, 1).T).reshape(labels.shape[0], *self.global_scores.shape[:2])
+        return linear(labels, self.global_scores.flatten(0, 1)).reshape(labels.shape[0], *self.global_scores.shape[:2])
 
     def _state(self) -> State:
         real = self.mask[:, :, None]
