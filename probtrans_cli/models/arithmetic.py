@@ -44,9 +44,9 @@ def select(values: Shaped[Tensor, "b n ..."], at: At) -> Shaped[Tensor, "m ..."]
 
 # --- products of matrices ---------------------------------------------------------------------------------------------
 
-LARGE = 30e6
-"""Multiplications for each thread, half a millisecond, from which :func:`linear` asks which library is faster: what
-oneDNN prepares for each new shape takes 0.3 of one."""
+LARGE = 10e6
+"""Multiplications for each thread, from which :func:`linear` asks which library is faster: oneDNN prepares each shape
+that is new for 0.3 milliseconds, which pays where shapes come back, or are larger still."""
 
 
 def linear(

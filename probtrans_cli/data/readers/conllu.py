@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
 from typing import NoReturn
@@ -284,6 +285,8 @@ class _Block:
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
+REMEMBERED = 4096  # texts of columns, most of which come again and again
+
 
 def annotated(
     sentence: Sentence,
@@ -333,7 +336,7 @@ def annotated(
     for i, (row, fields) in enumerate(zip(rows, table, strict=True)):
         for column, texts in new.items():
             fields[column] = texts[i]
-        if stale:
+        if stale and (misc or fields[_MISC] != "_"):
             old = fields[_MISC].split("|") if fields[_MISC] != "_" else []
             entries = [entry for entry in old if entry.partition("=")[0] not in stale]
             entries += [
@@ -354,7 +357,7 @@ def annotated(
 
 
 def _table_of_text(sentence: Sentence) -> tuple[str, list[list[str]]]:
-    forms = list(map(_one_line, sentence.words))
+    forms = list(map(_form, sentence.words))
     text, spans = " ".join(forms), []
     if sentence.text is not None and forms:
         text, spans = _one_line(sentence.text), character_spans(sentence)[1]
@@ -365,6 +368,12 @@ def _table_of_text(sentence: Sentence) -> tuple[str, list[list[str]]]:
     return f"# text = {text}".rstrip(), table
 
 
+@lru_cache(REMEMBERED)
+def _form(text: str) -> str:
+    return _one_line(text)
+
+
+@lru_cache(REMEMBERED)
 def _value(text: str) -> str:
     return _one_line(text).replace(" ", "_")
 
