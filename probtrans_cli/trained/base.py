@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from probtrans_cli import checkpoint, console, models, tasks
 from probtrans_cli.data.corpus.batches import plan
@@ -189,7 +190,8 @@ class ModelBase:
             vocabulary = load_vocabulary(folder)
         except DataError as error:
             raise CheckpointError(error.message, hint=_OTHER) from None
-        model = cls.new(recipe, vocabulary, labels, _machine(recipe, threads, precision, local))
+        with Undrawn():
+            model = cls.new(recipe, vocabulary, labels, _machine(recipe, threads, precision, local))
         verified.load_into(model.network, "model.safetensors")
         model.network.float().eval()
         if outside := outside_bounds(model.network):
@@ -309,6 +311,16 @@ class ModelBase:
             device=self.machine.device,
             autocast=self.machine.autocast,
         )
+
+
+class Undrawn(TorchFunctionMode):
+    """Draw no weights: those that are read from a file take their places. That is a tenth of the start of a BERT."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in (Tensor.normal_, Tensor.uniform_):
+            return args[0].zero_()
+        kwargs = kwargs or {}
+        return (torch.zeros if function is torch.randn and "generator" not in kwargs else function)(*args, **kwargs)
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
