@@ -8,6 +8,7 @@ import os
 import random
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from probtrans_cli.commands.bulk import share_of
 from probtrans_cli.commands.fetch import fetch_missing
 from probtrans_cli.commands.train import TrainRequest, folder_of, train
 from probtrans_cli.data.corpus.prepared import prepare
+from probtrans_cli.data.files import require_output
 from probtrans_cli.data.processes import ALONE
 from probtrans_cli.errors import NotFiniteError, UsageError
 from probtrans_cli.recipe.schema import Recipe
@@ -149,6 +151,7 @@ def check_width(request: TrainRequest, widths: str, picture: Path | None = None)
     if len(parts) < 2 or len({*parts}) < len(parts) or not all(re.fullmatch("[1-9][0-9]{0,5}", part) for part in parts):
         hint = "write --check-width 64,128,256: two or more"
         raise UsageError(f"--check-width {printable(widths, 200)!r} is not a list of widths", hint=hint)
+    require_output(picture, "--picture")
     ascending = sorted(map(int, parts))
     from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
 
@@ -160,13 +163,15 @@ def check_width(request: TrainRequest, widths: str, picture: Path | None = None)
         recipe.model_copy(update={"model": recipe.model.widened(width), "optim": steady}).resolved()
         for width in ascending
     ]
-    prepared, sizes = prepare(recipe), []
-    for width, wide in zip(ascending, recipes, strict=True):
-        console.log(f"width {width}: {UPDATES} updates")
-        with TemporaryDirectory() as folder:
-            sizes.append(Trainer(wide, prepared, Path(folder), resume=False, ranks=ALONE).coordinates(UPDATES))
-    result = {"name": recipe.name, "updates": UPDATES, "widths": ascending, "activations": exponents(ascending, sizes)}
-    if picture is not None:
-        with atomic.faults_of(picture, "--picture"):
-            atomic.replace_text(picture, coordinate_picture(result))
+    # The file is opened first: whether it can be written is not learned minutes later.
+    with nullcontext() if picture is None else atomic.output_of(picture, "--picture") as file:
+        prepared, sizes = prepare(recipe), []
+        for width, wide in zip(ascending, recipes, strict=True):
+            console.log(f"width {width}: {UPDATES} updates")
+            with TemporaryDirectory() as folder:
+                sizes.append(Trainer(wide, prepared, Path(folder), resume=False, ranks=ALONE).coordinates(UPDATES))
+        activations = exponents(ascending, sizes)
+        result = {"name": recipe.name, "updates": UPDATES, "widths": ascending, "activations": activations}
+        if file is not None:
+            file.write(coordinate_picture(result))
     return result

@@ -6,14 +6,17 @@ tensors; ``models/bayesian/propagation.py`` for a :class:`State`, a mean and a v
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 Values = Any  # representations ``[b, n, d]`` or ``[m, d]``: a tensor, or a State
@@ -45,21 +48,19 @@ def select(values: Shaped[Tensor, "b n ..."], at: At) -> Shaped[Tensor, "m ..."]
 # --- products of matrices ---------------------------------------------------------------------------------------------
 
 LARGE = 10e6
-"""Multiplications for each thread, from which :func:`linear` asks which library is faster: oneDNN prepares each shape
-that is new for 0.3 milliseconds, which pays where shapes come back, or are larger still."""
+"""Multiplications for each thread, from which :func:`linear` may take oneDNN: it prepares each shape that is new for
+0.3 milliseconds, which pays where shapes come back, or are larger still."""
 
 
 def linear(
     values: Shaped[Tensor, "*n d"], weight: Shaped[Tensor, "e d"], bias: Shaped[Tensor, " e"] | None = None
 ) -> Shaped[Tensor, "*n e"]:
-    """Return ``values · weightᵀ + bias`` as :func:`torch.nn.functional.linear` does, in its time or less.
+    """Return ``values · weightᵀ + bias`` as :func:`torch.nn.functional.linear` does, in half of its time on some CPUs.
 
-    On a CPU torch multiplies matrices in float32 by MKL. On a processor with AVX-512 that is not Intel's, MKL computes
-    eight numbers at once, where oneDNN, which torch brings as well, computes sixteen.
+    Torch multiplies matrices in float32 by MKL. On a processor of AMD's with AVX-512, MKL computes eight numbers at
+    once, where oneDNN, which torch brings as well, computes sixteen.
     """
-    large = may_depend_on(values) and values.numel() * len(weight) >= LARGE * torch.get_num_threads()
-    in_float32 = large and values.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    if not (in_float32 and onednn_is_faster()):
+    if not (onednn_is_wider() and may_depend_on(values) and _is_for_onednn(values, weight, bias)):
         return functional.linear(values, weight, bias)
     if torch.is_grad_enabled():
         product: Tensor = _Product.apply(values, weight, bias)  # type: ignore[no-untyped-call]
@@ -72,6 +73,19 @@ class Linear(nn.Linear):
 
     def forward(self, values: Shaped[Tensor, "*n d"]) -> Shaped[Tensor, "*n e"]:
         return linear(values, self.weight, self.bias)
+
+
+def _is_for_onednn(values: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    return (
+        values.numel() * len(weight) >= LARGE * torch.get_num_threads()
+        and values.dtype == weight.dtype == torch.float32
+        and weight.shape[1:] == values.shape[-1:]
+        and (bias is None or (bias.dtype == torch.float32 and bias.shape == weight.shape[:1] and bias.is_contiguous()))
+        and not torch.is_autocast_enabled("cpu")
+        # Its derivatives are those below: there are none for transforms of `torch.func`, and none forwards.
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+    )
 
 
 class _Product(torch.autograd.Function):
@@ -98,20 +112,31 @@ def _by_onednn(values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
 
 
 @cache
-def onednn_is_faster() -> bool:
-    """Return whether oneDNN takes less than three quarters of the time that MKL takes: nearly half, or as long."""
-    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        return False
-    with torch.no_grad():
-        return seconds_of_a_product(_by_onednn) < 0.75 * seconds_of_a_product(functional.linear)
+def onednn_is_wider() -> bool:
+    """Return whether oneDNN computes more numbers at once than MKL: a property of the processor, not a measurement, so
+    that a training has the same bits each time."""
+    has_mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    has_both = has_mkl and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return has_both and torch.backends.cpu.get_cpu_capability() == "AVX512" and "AuthenticAMD" in _processor()
+
+
+def _processor() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text("utf-8", errors="replace")
+    except OSError:  # not Linux
+        return platform.processor()
 
 
 @cache
 def bfloat16_is_faster() -> bool:
-    """Return whether a CPU multiplies faster in bfloat16 than in float32."""
-    with torch.no_grad():
-        in_float32 = seconds_of_a_product(_by_onednn if onednn_is_faster() else functional.linear)
-        return seconds_of_a_product(functional.linear, torch.bfloat16) < in_float32
+    """Return whether a CPU multiplies faster in bfloat16 than in float32, one thread of it."""
+    in_float32, threads = _by_onednn if onednn_is_wider() else functional.linear, torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)  # several may wait for each other, where the machine has other work
+        with torch.no_grad():
+            return seconds_of_a_product(functional.linear, torch.bfloat16) < seconds_of_a_product(in_float32)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def seconds_of_a_product(product: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype = torch.float32) -> float:

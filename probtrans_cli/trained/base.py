@@ -314,12 +314,16 @@ class ModelBase:
 
 
 class Undrawn(TorchFunctionMode):
-    """Draw no weights: those that are read from a file take their places. That is a tenth of the start of a BERT."""
+    """Draw no weights: those of a file take their places. Drawing them is a third of the time that a BERT loads."""
+
+    _IN_PLACE = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function in (Tensor.normal_, Tensor.uniform_):
-            return args[0].zero_()
         kwargs = kwargs or {}
+        if function in self._IN_PLACE:
+            tensor: Tensor = args[0] if args else kwargs["tensor"]
+            with torch.no_grad():
+                return tensor.zero_()
         return (torch.zeros if function is torch.randn and "generator" not in kwargs else function)(*args, **kwargs)
 
 

@@ -114,6 +114,11 @@ def test_the_coordinate_check_has_a_table_and_a_picture(here: Path, invoke: Invo
     circles = ET.parse("x.svg").getroot().findall(f"{SVG}circle")
     assert len(circles) == 2 * len(result["activations"])
     assert not Path("runs").exists()
+    for unwritable in ("runs/none/x.svg", "x.svg.gz"):
+        ran = invoke("train", "tiny.yaml", *QUICK, *check[:-1], unwritable)
+        assert ran.code == 2
+        assert "--picture" in ran.err
+        assert "updates" not in ran.err, "it is refused before any update"
     model = "model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1, base_width: 8}"
     ran = invoke("train", "tiny.yaml", model, "--dry-run", "--check-width", "8,16")
     assert re.search(r"^ *feed-forward 1 .*[+-]\d\.\d\d", ran.out, re.M), ran.err

@@ -29,8 +29,18 @@ IMPORTED = """
 import torch._meta_registrations
 assert torch.linalg.inv(torch.empty(2, 3, 3, device="meta")).shape == (2, 3, 3)
 """
+GENERATORS = """
+first = torch.rand(3, generator=torch.Generator().manual_seed(1))
+points = torch.quasirandom.SobolEngine(2, scramble=True, seed=1).draw(4)
+import torch._prims.rng_prims
+assert torch.equal(torch.rand(3, generator=torch.Generator().manual_seed(1)), first)
+"""
 
 
-@pytest.mark.parametrize("use", [IMPORTED, pytest.param(COMPILED, marks=pytest.mark.slow)], ids=["import", "compiler"])
+@pytest.mark.parametrize(
+    "use",
+    [IMPORTED, GENERATORS, pytest.param(COMPILED, marks=pytest.mark.slow)],
+    ids=["import", "generators", "compiler"],
+)
 def test_what_is_left_out_comes_when_it_is_needed(use: str) -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", IMPORT + use], check=True)

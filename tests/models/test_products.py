@@ -9,6 +9,7 @@ import pytest
 import torch
 from small_models import assert_near, encoder, loss, sentences
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 from probtrans_cli.models import arithmetic
@@ -29,7 +30,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
         return by_onednn(values, weight, bias)
 
     monkeypatch.setattr(arithmetic, "LARGE", 1)
-    monkeypatch.setattr(arithmetic, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(arithmetic, "onednn_is_wider", lambda: True)
     monkeypatch.setattr(arithmetic, "_by_onednn", noted)
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
@@ -74,11 +75,34 @@ def test_gradients_of_gradients_are_those_of_torch(calls: list[Any]) -> None:
     assert len(calls) >= 3
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own, of forward derivatives
+def test_transforms_of_torch_func_are_those_of_torch(calls: list[Any]) -> None:
+    """As in the equations that run as they stand, whose messages are `torch.func.grad` of an expected score."""
+    values, weight = torch.randn(4, 5), torch.randn(3, 5).requires_grad_()
+
+    def second(product: Any) -> tuple[Tensor, ...]:
+        gradient = torch.func.grad(lambda rows: product(rows, weight).tanh().sum())(values)
+        return torch.autograd.grad(gradient.square().sum(), weight)
+
+    def forwards(product: Any) -> tuple[Tensor, ...]:
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(product(forward_ad.make_dual(values, values), weight))
+
+    def each(product: Any) -> Tensor:
+        return torch.func.vmap(lambda rows: product(rows, weight))(values[None])
+
+    for function in (second, forwards, each):
+        assert all(map(torch.equal, function(linear), function(functional.linear)))
+    assert not calls
+
+
+@pytest.mark.parametrize("messages", ["plain", "fast"])
 @pytest.mark.parametrize("kind", ["uv", "shared", "rotary"])
 def test_a_field_has_the_values_and_gradients_that_it_has_without(
-    calls: list[Any], kind: str, monkeypatch: pytest.MonkeyPatch
+    calls: list[Any], kind: str, messages: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = encoder(decomposition={"kind": kind, "rank": 2}, distance=None if kind == "rotary" else 1).float()
+    options = {"distance": None if kind == "rotary" else 1, "globals": {"kind": "single-split", "features": 3}}
+    model = encoder(decomposition={"kind": kind, "rank": 2}, messages=messages, **options).float()
     unary, mask = sentences([9, 4])
     unary = unary.float()
 
@@ -87,22 +111,25 @@ def test_a_field_has_the_values_and_gradients_that_it_has_without(
         return [value, *torch.autograd.grad(value, list(model.parameters()))]
 
     with_onednn, number = results(), len(calls)
-    monkeypatch.setattr(arithmetic, "onednn_is_faster", lambda: False)
+    monkeypatch.setattr(arithmetic, "onednn_is_wider", lambda: False)
     assert_near(with_onednn, results(), 1e-4)
-    assert number == len(calls) > 0
+    assert number == len(calls)
+    assert calls or messages == "plain"
 
 
-@pytest.mark.parametrize("reason", ["float64", "bfloat16", "autocast", "small", "slower", "compiled"])
+@pytest.mark.parametrize("reason", ["float64", "bfloat16", "autocast", "small", "as wide", "compiled", "strided bias"])
 def test_torch_computes_what_is_not_for_onednn(calls: list[Any], reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other precisions, small products, a processor on which MKL is as fast, and traced graphs."""
     dtype = {"float64": torch.float64, "bfloat16": torch.bfloat16}.get(reason, torch.float32)
     layer, values = Linear(5, 6).to(dtype), torch.randn(4, 5, dtype=dtype)
     if reason == "small":
         monkeypatch.setattr(arithmetic, "LARGE", 4 * 5 * 6 / torch.get_num_threads() + 1)
-    if reason == "slower":
-        monkeypatch.setattr(arithmetic, "onednn_is_faster", lambda: False)
+    if reason == "as wide":
+        monkeypatch.setattr(arithmetic, "onednn_is_wider", lambda: False)
     if reason == "compiled":
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    if reason == "strided bias":
+        layer.bias = torch.nn.Parameter(torch.randn(12)[::2])
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=reason == "autocast"):
         assert torch.equal(layer(values), functional.linear(values, layer.weight, layer.bias))
     assert not calls
@@ -114,10 +141,19 @@ def test_an_exported_graph_has_products_of_torch(calls: list[Any]) -> None:
     assert not any("mkldnn" in str(node.target) for node in graph.graph.nodes)
 
 
-def test_the_faster_library_is_a_matter_of_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where both are as fast, the choice does not hang on the noise of a clock."""
-    seconds = {"_by_onednn": 0.8, "linear": 1.0}
-    monkeypatch.setattr(arithmetic, "seconds_of_a_product", lambda product: seconds[product.__name__])
-    assert not arithmetic.onednn_is_faster.__wrapped__()
-    seconds["_by_onednn"] = 0.7
-    assert arithmetic.onednn_is_faster.__wrapped__()
+@pytest.mark.parametrize(
+    ("vendor", "capability", "wider"),
+    [("AuthenticAMD", "AVX512", True), ("AuthenticAMD", "AVX2", False), ("GenuineIntel", "AVX512", False)],
+)
+def test_the_processor_decides(vendor: str, capability: str, wider: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock does not: its noise would change the bits of a training that goes on."""
+    monkeypatch.setattr(arithmetic, "_processor", lambda: f"vendor_id\t: {vendor}\n")
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert arithmetic.onednn_is_wider.__wrapped__() == wider
+
+
+def test_mismatched_sizes_are_an_error_of_torch(calls: list[Any]) -> None:
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        linear(torch.randn(4, 5), torch.randn(3, 6))
+    assert not calls

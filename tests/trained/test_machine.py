@@ -69,7 +69,7 @@ def test_another_c_library_is_told(monkeypatch, capsys) -> None:
 def test_bfloat16_is_used_where_it_is_faster(fast: bool, monkeypatch, capsys) -> None:
     seconds = {torch.float32: 2.0, torch.bfloat16: 1.0 if fast else 60.0}
     monkeypatch.setattr(arithmetic, "seconds_of_a_product", lambda product, dtype=torch.float32: seconds[dtype])
-    monkeypatch.setattr(arithmetic, "onednn_is_faster", lambda: False)
+    monkeypatch.setattr(arithmetic, "onednn_is_wider", lambda: False)
     monkeypatch.setattr(machine, "bfloat16_is_faster", arithmetic.bfloat16_is_faster.__wrapped__)
     asked = Machine(Runtime(device="cpu", precision="bfloat16"))
     assert asked.bfloat16 == fast
