@@ -60,7 +60,7 @@ def linear(
     Torch multiplies matrices in float32 by MKL. On a processor of AMD's with AVX-512, MKL computes eight numbers at
     once, where oneDNN, which torch brings as well, computes sixteen.
     """
-    if not (onednn_is_wider() and may_depend_on(values) and _is_for_onednn(values, weight, bias)):
+    if not (may_depend_on(values) and onednn_is_wider() and _is_for_onednn(values, weight, bias)):
         return functional.linear(values, weight, bias)
     if torch.is_grad_enabled():
         product: Tensor = _Product.apply(values, weight, bias)  # type: ignore[no-untyped-call]
