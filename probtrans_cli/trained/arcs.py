@@ -7,7 +7,7 @@ part of anything here: a head is conditioned on being another word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -59,42 +59,45 @@ class WordBatch:
     trees: Trees | None = None
 
 
-@torch.inference_mode()
-def word_batches(
-    model: ModelBase,
-    split: Split,
-    *,
-    arcs: Sequence[int] = (),
-    latent_labels: bool = False,
-    predict: bool = False,
-    top: int | None = None,
-    shown: Callable[[Batch], Batch] = lambda batch: batch,
-    predictor: Predictor | None = None,
-    member_arcs: bool = False,
-    trees: bool = False,
-    ranks: Ranks = ALONE,
-) -> Iterator[WordBatch]:
-    """Yield what a model says of a split's words, batch by batch, in one pass.
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """What is wanted of the words of a split, and who answers."""
 
-    Args:
-        arcs: the iterations whose arcs are wanted, ascending, from 1.
-        shown: a batch as the network is to see it; by default nothing is hidden.
-        predictor: the network itself, an ensemble, or Monte Carlo passes; None: as the model's recipe says.
-        member_arcs: also the arcs of each draw of uncertain weights.
-        trees: also distributions over trees, of heads that form trees and of the task's predictions.
-        ranks: the processes that share the batches.
-    """
-    predictor = (predictor or predictor_of(model)).ready()
-    # Only draws of the same weights have the same channels.
-    draws = predictor if member_arcs and isinstance(predictor, Draws) else None
-    predictor = predictor if draws is None else replace(draws, member_arcs=draws.several)
-    wanted = Wants(arcs=arcs, states=latent_labels)
+    arcs: Sequence[int] = ()
+    """The iterations whose arcs are wanted, ascending, from 1."""
+    latent_labels: bool = False
+    predict: bool = False
+    """The predictions of the task, with ``top`` alternatives."""
+    top: int | None = None
+    shown: Callable[[Batch], Batch] = lambda batch: batch
+    """Returns a batch as the network is to see it; by default nothing is hidden."""
+    predictor: Predictor | None = None
+    """The network itself, an ensemble, or Monte Carlo passes; None: as the model's recipe says."""
+    member_arcs: bool = False
+    """Also the arcs of each draw of uncertain weights."""
+    trees: bool = False
+    """Also distributions over trees, of heads that form trees and of the task's predictions."""
+    ranks: Ranks = ALONE
+    """The processes that share the batches."""
+
+
+@torch.inference_mode()
+def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Iterator[WordBatch]:
+    """Yield what a model says of a split's words, batch by batch, in one pass."""
+    arcs, predict = options.arcs, options.predict
+    predictor = (options.predictor or predictor_of(model)).ready()
+    kept_arcs = 1  # how often the arcs of a batch are in memory
+    if options.member_arcs and isinstance(predictor, Draws) and predictor.several:
+        # Only draws of the same weights have the same channels.
+        predictor = replace(predictor, member_arcs=True)
+        kept_arcs += predictor.samples
+    wanted = Wants(arcs=arcs, states=options.latent_labels)
     inside = predict and predictor.doubt  # the uncertainty inside the network is part of a prediction
     wanted = with_inner_wants(model, predictor, wanted) if inside else wanted
-    of_pair = len(wanted.arcs) * model.recipe.model.channels * (predictor.kept_arcs + trees)
-    batches = ranks.share(model.evaluation().batches(split))
+    of_pair = len(wanted.arcs) * model.recipe.model.channels * (kept_arcs + options.trees)
+    batches = options.ranks.share(model.evaluation().batches(split))
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
-        inputs = shown(model.collate(split, indices))
+        inputs = options.shown(model.collate(split, indices))
         wants = model.task.wants(inputs) if predict else Wants()
         masked = wants.tokens is None or wants.sentence or bool(wants.tokens.any())
         wants = replace(wants if masked else Wants(), arcs=wanted.arcs, states=wanted.states)
@@ -110,7 +113,7 @@ def word_batches(
             outputs = _each_arcs(outputs, partial(_without_heads, left_out=inputs.tokens_of(inputs.words & ~own_words)))
         batch = WordBatch(indices, own_words.cpu().numpy())
         if predict:
-            batch.predictions = model.task.predict(outputs, inputs, top)
+            batch.predictions = model.task.predict(outputs, inputs, options.top)
             if predictor.doubt and not predictor.several:
                 batch.predictions = without_members(batch.predictions)
             if inside:
@@ -127,13 +130,8 @@ def word_batches(
                     }
                     for row, (prediction, of_words) in enumerate(zip(batch.predictions, tokens, strict=True))
                 ]
-            batch.trees = model.task.trees(outputs, inputs) if trees else None
-        if split.has("read"):
-            read = split.padded("read", indices, True)
-            # A word that the vocabulary does not read becomes a leaf of its host, ``[b, n]``: the nearest word before
-            # it that is read, or else the first word that is. -1 for words that are read.
-            before = np.maximum.accumulate(np.where(read, np.arange(read.shape[1]), -1), axis=1)
-            batch.host = np.where(read, -1, np.where(before >= 0, before, read.argmax(axis=1)[:, None]))
+            batch.trees = model.task.trees(outputs, inputs) if options.trees else None
+        batch.host = _hosts(split, indices)
         # The token that stands for each word.
         first = None if inputs.first is None else inputs.first.masked_fill(~inputs.words, 0).cpu().numpy()
         if arcs:
@@ -144,13 +142,23 @@ def word_batches(
                 batch.member_arcs = [
                     _of_words(part[:, : len(arcs)], *tokens_root, first) for part in outputs.member_arcs
                 ]
-            batch.tree_scores = _tree_scores(model, predictor, inputs, arcs, first) if trees else None
-        if latent_labels:
+            batch.tree_scores = _tree_scores(model, predictor, inputs, arcs, first) if options.trees else None
+        if options.latent_labels:
             assert outputs.states is not None, "a network returns states when asked"
             batch.latent_labels = model.network.encoder.latent_labels(outputs.states.float()).cpu().numpy()
             if first is not None:
                 batch.latent_labels = np.take_along_axis(batch.latent_labels, first[:, :, None], axis=1)
         yield batch
+
+
+def _hosts(split: Split, indices: np.ndarray) -> np.ndarray | None:
+    # A word that the vocabulary does not read becomes a leaf of its host: the nearest word before it that is read, or
+    # else the first word that is. -1 for words that are read.
+    if not split.has("read"):
+        return None
+    read = split.padded("read", indices, True)
+    before = np.maximum.accumulate(np.where(read, np.arange(read.shape[1]), -1), axis=1)
+    return np.where(read, -1, np.where(before >= 0, before, read.argmax(axis=1)[:, None]))
 
 
 def _tree_scores(
@@ -192,54 +200,48 @@ def _of_words(arcs: Tensor, tokens: int, root: bool, first: np.ndarray | None) -
 
 
 class Read(NamedTuple):
-    """A reading of the arcs of a batch: ``heads [b, n]`` (0 = root, 1..n, -1 = padding), the log-probabilities ``scores
-    [b, n, n (+1)]`` of all arcs, at the temperature that the model has for them, of each draw of uncertain weights the
-    same, and distributions over trees, without a temperature, where they are wanted.
+    """A reading of the arcs of a batch.
+
+    ``heads [b, n]``: 0 = root, 1..n, -1 = padding. ``scores [b, n, n (+1)]``: log-probabilities of all arcs, at the
+    temperature that the model has for them; ``root``: whether it has scores of the root. ``of_members``: the scores of
+    each draw of uncertain weights. ``trees``: distributions over trees, without a temperature, where they are wanted.
     """
 
     heads: np.ndarray
     scores: np.ndarray
-    of_members: Iterable[np.ndarray] = ()
+    root: bool
+    of_members: Sequence[np.ndarray] = ()
     trees: Trees | None = None
 
-    def probabilities(self, *, root: bool) -> np.ndarray:
-        """Those of the heads, ``[b, n]``; NaN at the root if ``root`` is False: the model knows nothing of its arcs."""
-        return _chosen(self.scores, self.heads, root)
+    def probabilities(self) -> np.ndarray:
+        """Return those of the heads, ``[b, n]``; NaN at the root where the model knows nothing of its arcs."""
+        return self._chosen(self.scores)
 
-    def deviations(self, *, root: bool) -> np.ndarray | None:
-        """Their standard deviations over draws of the weights, ``[b, n]``; None where there are none."""
-        members = [_chosen(scores, self.heads, root) for scores in self.of_members]
+    def deviations(self) -> np.ndarray | None:
+        """Return their standard deviations over draws of the weights, ``[b, n]``; None where there are none."""
+        members = [self._chosen(scores) for scores in self.of_members]
         return np.std(members, axis=0) if members else None
 
-
-def _chosen(scores: np.ndarray, heads: np.ndarray, root: bool) -> np.ndarray:
-    n = heads.shape[1]
-    probabilities = np.exp(scores)
-    if not root:  # column -1, which is not the root's
-        probabilities = np.pad(probabilities[:, :, :n], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
-    column = np.where(heads >= 0, heads, 0) - 1
-    column = np.where(column < 0, probabilities.shape[2] - 1, column)
-    chosen: np.ndarray = np.take_along_axis(probabilities, column[:, :, None], 2)
-    return chosen[:, :, 0]
+    def _chosen(self, scores: np.ndarray) -> np.ndarray:
+        heads, n = self.heads, self.heads.shape[1]
+        probabilities = np.exp(scores)
+        if not self.root:  # column -1, which is not the root's
+            probabilities = np.pad(probabilities[:, :, :n], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
+        column = np.where(heads >= 0, heads, 0) - 1
+        column = np.where(column < 0, probabilities.shape[2] - 1, column)
+        chosen: np.ndarray = np.take_along_axis(probabilities, column[:, :, None], 2)
+        return chosen[:, :, 0]
 
 
 def read_arcs(
     model: ModelBase,
     split: Split,
     readings: Sequence[Reading],
-    *,
-    latent_labels: bool = False,
-    predict: bool = False,
-    top: int | None = None,
-    shown: Callable[[Batch], Batch] = lambda batch: batch,
-    predictor: Predictor | None = None,
-    member_arcs: bool = False,
-    trees: bool = False,
-    ranks: Ranks = ALONE,
+    options: BatchOptions = BatchOptions(),
 ) -> Iterator[tuple[WordBatch, Iterator[Read]]]:
     """Yield the batches of a split, each with every reading of it, in order; a reading is computed when its turn comes.
-    The options are those of :func:`word_batches`."""
-    last = model.recipe.model.iterations
+    ``options``: but for the arcs, which are those of the readings."""
+    last, root = model.recipe.model.iterations, model.network.has_root_column
     numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
     iterations = sorted(set(numbers))
 
@@ -254,18 +256,18 @@ def read_arcs(
             scores = scores_of(batch.arcs, batch, reading, number)
             # No temperature changes the trees, not even where it makes scores equal to rounding.
             of_heads = scores
-            if reading.decoder == "argmax" and not model.network.has_root_column:  # there is no root to choose
+            if reading.decoder == "argmax" and not root:  # there is no root to choose
                 of_heads = scores[:, :, : scores.shape[1]]
             heads = decode.decode(decode.levelled(of_heads), batch.mask, reading.decoder)
             members = [scores_of(member, batch, reading, number) for member in batch.member_arcs]
-            log_p, root = scores, model.network.has_root_column
+            log_p = scores
             temperature = model.arc_temperature_of(reading)
             if temperature or reading.channel == "mean":  # a mean of logarithms is no distribution by itself
                 log_p, *members = (
                     tempered(each, batch.mask, temperature or 1.0, root=root) for each in (scores, *members)
                 )
-            if not trees:
-                yield Read(heads, log_p, members)
+            if not options.trees:
+                yield Read(heads, log_p, root, members)
                 continue
             # In proportion to the product of the probabilities of the arcs, where no channel's heads form trees; trees
             # are as probable as the model says, and their arcs as the temperature does.
@@ -280,12 +282,9 @@ def read_arcs(
                 probabilities[batch.host >= 0] = np.nan
             # Without a root, all words are equally good ones.
             scores = scores if scores.shape[2] > n else np.pad(scores, ((0, 0), (0, 0), (0, 1)))
-            yield Read(heads, log_p, members, Trees(scores, probabilities, reading.decoder))
+            yield Read(heads, log_p, root, members, Trees(scores, probabilities, reading.decoder))
 
-    for batch in word_batches(
-        model, split, arcs=iterations, latent_labels=latent_labels, predict=predict, top=top, shown=shown,
-        predictor=predictor, member_arcs=member_arcs, trees=trees, ranks=ranks,
-    ):  # fmt: skip
+    for batch in word_batches(model, split, replace(options, arcs=iterations)):
         yield batch, read(batch)
 
 
@@ -330,7 +329,7 @@ def head_choices(
     """Yield, batch by batch, the heads of a split with gold trees. Left out are punctuation, words that are not read,
     and words that can have no head: without a root, the only word, and the first one of a causal model."""
     temperature, root = model.arc_temperature_of(reading) or 1.0, model.network.has_root_column
-    for batch, trees in read_arcs(model, split, [reading], predictor=predictor, ranks=ranks):
+    for batch, trees in read_arcs(model, split, [reading], BatchOptions(predictor=predictor, ranks=ranks)):
         (tree,) = trees
         n = batch.mask.shape[1]
         possible = _possible(tree.scores, batch.mask, root)
@@ -363,7 +362,7 @@ def trees_of(
     processes that share the work, each of which gets all of the trees."""
     result = [[chain_of(int(words)) for words in split.words] for _ in readings]
     decoded: dict[str, np.ndarray] = {}
-    for batch, trees in read_arcs(model, split, readings, predictor=predictor, ranks=ranks):
+    for batch, trees in read_arcs(model, split, readings, BatchOptions(predictor=predictor, ranks=ranks)):
         for number, tree in enumerate(trees):
             for index, row, real in zip(batch.indices, tree.heads, batch.mask, strict=True):
                 decoded[f"{number} {index}"] = row[real]

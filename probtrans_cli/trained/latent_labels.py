@@ -24,7 +24,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.trained.arcs import word_batches
+from probtrans_cli.trained.arcs import BatchOptions, word_batches
 from probtrans_cli.trained.base import ModelBase
 
 COLUMNS = {"words": "word", "upos": "tag", "xpos": "tag"}
@@ -207,7 +207,8 @@ def describe(model: ModelBase, corpus: Split, types: Types, top: int | None) -> 
     ``corpus``; ``top``: the number of words and pairs, None: 8 and 3. (Of tags three say it all.)
     """
     batches = (
-        (batch.indices, batch.latent_labels, batch.mask) for batch in word_batches(model, corpus, latent_labels=True)
+        (batch.indices, batch.latent_labels, batch.mask)
+        for batch in word_batches(model, corpus, BatchOptions(latent_labels=True))
     )
     counts = expected_counts(
         types, corpus.words.tolist(), batches, cast("ProbabilisticEncoder", model.network.encoder.top).facts.width

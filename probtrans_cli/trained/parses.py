@@ -15,7 +15,7 @@ from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task, with_probability
 from probtrans_cli.text import rounded
-from probtrans_cli.trained.arcs import chain_of, read_arcs
+from probtrans_cli.trained.arcs import BatchOptions, chain_of, read_arcs
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
 from probtrans_cli.trained.formats import FORMATS, DisplayOptions
 from probtrans_cli.trained.latent_labels import most_probable, require_labels
@@ -24,7 +24,7 @@ from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor
 from probtrans_cli.trained.several import SentenceTrees, Tree, random_of
 from probtrans_cli.trees.best import Trees
 from probtrans_cli.trees.decode import method_for
-from probtrans_cli.trees.drawing import Arc, EveryTree, arc_probabilities, reads_right_to_left, tree_record
+from probtrans_cli.trees.drawing import EveryTree, arc_probabilities, reads_right_to_left, tree_record
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 
 MISC = {"LatentLabelEntropy": "latent_label_entropy", "HeadEntropy": "head_entropy"}
@@ -262,7 +262,7 @@ class Parser:
                 yield from self._analyses(list(group))
 
     def _analyses(self, sentences: Sequence[Sentence]) -> Iterator[Analysis]:
-        model, count, root = self.model, self.options.latent_labels, self.model.network.has_root_column
+        model, count = self.model, self.options.latent_labels
         reader = Reader.of(model, sentences)
         if fault := model.too_long(sentences, reader.split):
             if fault[0]:
@@ -270,10 +270,8 @@ class Parser:
             raise fault[1]
         plain = [self._without_words(sentence, self._numbered) for sentence in sentences]
         parts: list[list[dict[str, Any]]] = [[{} for _ in analyses] for analyses in plain]
-        for batch, trees in read_arcs(
-            model, reader.split, self._numbered, shown=reader.shown, latent_labels=count is not None, member_arcs=True,
-            predict=self.splitter is None, top=self.options.top, predictor=self.predictor, trees=self.several,
-        ):  # fmt: skip
+        options = replace(self._batch_options(reader), latent_labels=count is not None, trees=self.several)
+        for batch, trees in read_arcs(model, reader.split, self._numbered, options):
             best = None if count is None else most_probable(batch.latent_labels, count)
             predictions = self._abstained(batch.predictions)
             for row, index in enumerate(batch.indices):
@@ -286,7 +284,7 @@ class Parser:
                 for part in parts[index]:
                     part.update(changes)
             for number, tree in enumerate(trees):
-                probabilities, spread = tree.probabilities(root=root), tree.deviations(root=root)
+                probabilities, spread = tree.probabilities(), tree.deviations()
                 for row, index in enumerate(batch.indices):
                     real = batch.mask[row]
                     read = True if batch.host is None else batch.host[row][real] < 0
@@ -311,6 +309,12 @@ class Parser:
             changes["probabilities"] = np.array(prediction["head_probability"])
             changes |= self._several(None if self.readings else trees, row, sentence, None)
         return changes
+
+    def _batch_options(self, reader: Reader) -> BatchOptions:
+        return BatchOptions(
+            predict=self.splitter is None, top=self.options.top, shown=reader.shown, predictor=self.predictor,
+            member_arcs=True,
+        )  # fmt: skip
 
     def _several(self, trees: Trees | None, row: int, sentence: Sentence, reading: Reading | None) -> dict[str, Any]:
         if trees is None or not sentence.words:  # specials alone are no sentence
@@ -399,16 +403,13 @@ class Parser:
         deviations: dict[int, np.ndarray] = {}
         marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square
         predictions: dict[int, Prediction] = {}
-        for batch, trees in read_arcs(
-            model, reader.split, readings, shown=reader.shown, member_arcs=True, predict=self.splitter is None,
-            top=self.options.top, predictor=self.predictor,
-        ):  # fmt: skip
+        for batch, trees in read_arcs(model, reader.split, readings, self._batch_options(reader)):
             n = batch.mask.shape[1]
             # None of sentences to be split.
             predictions |= dict(zip(batch.indices.tolist(), self._abstained(batch.predictions), strict=False))
             for number, tree in enumerate(trees):
                 chances = np.exp(tree.scores[:, :, : n + root])
-                spread = tree.deviations(root=root)
+                spread = tree.deviations()
                 for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
                     heads[index][number] = tree.heads[row][real]
                     if spread is not None:
@@ -430,9 +431,13 @@ class Parser:
             if n and index in predictions:
                 places = model.task.places(model.task.located(predictions[index], sentence), probability=True)
             notes = places.notes_of(n)
-            if model.task.answers.trees and places.arcs:  # arcs that are drawn are those of the encoder
-                of_tree = (_in_words(arc, sentence.words) for arc in places.arcs)
-                notes = tuple((answer, *others) for answer, others in zip(of_tree, notes or ((),) * n, strict=True))
+            if model.task.answers.trees and places.arcs:
+                # Arcs that are drawn are those of the encoder: those of the task are notes, in words.
+                for_words = []
+                for arc, others in zip(places.arcs, notes or ((),) * n, strict=True):
+                    relation = f"{arc.relation} of {sentence.words[arc.head - 1]}" if arc.head else arc.relation
+                    for_words.append((with_probability(relation, arc.probability), *others))
+                notes = tuple(for_words)
             yield EveryTree(
                 words=tuple(sentence.words),
                 heads=heads[index].reshape(*shape, n),
@@ -447,11 +452,6 @@ class Parser:
                 spans=tuple(places.spans),
                 right_to_left=reads_right_to_left(sentence.words),
             )
-
-
-def _in_words(arc: Arc, words: Sequence[str]) -> str:
-    relation = f"{arc.relation} of {words[arc.head - 1]}" if arc.head else arc.relation
-    return with_probability(relation, arc.probability)
 
 
 def splitter_of(

@@ -16,7 +16,7 @@ from probtrans_cli.data.tokens import MASK
 from probtrans_cli.data.vocabularies.spelling import looked_up
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.trained.arcs import word_batches
+from probtrans_cli.trained.arcs import BatchOptions, word_batches
 from probtrans_cli.trained.base import ModelBase, beyond_positions
 from probtrans_cli.trained.predictor import Predictor
 
@@ -74,12 +74,11 @@ class Reader:
 
 
 def predictions(
-    model: ModelBase, sentences: Sequence[Sentence], top: int | None = None, predictor: Predictor | None = None
+    model: ModelBase, sentences: Sequence[Sentence], predictor: Predictor | None = None
 ) -> Iterator[Prediction | None]:
     """Yield the predictions of some sentences, in order; for one without a word None, or what the task has for it.
 
-    ``top``: with so many alternatives, where there are several. ``predictor``: who is asked; None: the model as its
-    recipe says.
+    ``predictor``: None: the model as its recipe says.
     """
     if not sentences:
         return
@@ -87,7 +86,8 @@ def predictions(
     if fault := model.too_long(sentences, reader.split):
         raise fault[1]
     answers: list[Prediction | None] = [model.task.answers.nothing] * len(sentences)
-    for batch in word_batches(model, reader.split, shown=reader.shown, predict=True, top=top, predictor=predictor):
+    options = BatchOptions(shown=reader.shown, predict=True, predictor=predictor)
+    for batch in word_batches(model, reader.split, options):
         for index, prediction in zip(batch.indices.tolist(), batch.predictions, strict=True):
             if sentences[index].words:  # specials alone are no sentence
                 answers[index] = model.task.located(prediction, sentences[index])

@@ -118,9 +118,6 @@ class Predictor(ABC):
     own_states: ClassVar[bool] = True
     own_arcs: ClassVar[bool] = True
     """Whether states, and arcs, are of the prediction itself and not of a plain pass beside it."""
-    member_arcs: bool = False
-    """Whether answers have the arcs of each member; only where members have the same channels."""
-    kept_arcs: int = 1  # how often the arcs of a batch are in memory
 
     def ready(self) -> Self:
         self.network.eval()
@@ -291,7 +288,7 @@ class Draws(_Members):
     doubt: bool = False
     seed: int = field(default=0, kw_only=True)
     sizes: Sizes = field(default_factory=dict, kw_only=True)
-    member_arcs: bool = field(default=False, kw_only=True)
+    member_arcs: bool = field(default=False, kw_only=True)  # whether answers have the arcs of each draw
     own_arcs: ClassVar[bool] = True
 
     @property
@@ -301,10 +298,6 @@ class Draws(_Members):
     @property
     def several(self) -> bool:  # type: ignore[override]
         return self.samples > 1
-
-    @property
-    def kept_arcs(self) -> int:  # type: ignore[override]
-        return 1 + self.samples * self.member_arcs
 
     def _passes(self, inputs: Inputs, wants: Wants) -> Iterator[Outputs]:
         device = inputs.ids.device

@@ -105,10 +105,10 @@ def test_inner_entropies_are_those_of_the_distributions(text: str, invoke: Invok
         assert mine == pytest.approx(-sum(p * math.log(p) for p in chances if p), abs=1e-4)
     from probtrans_cli.data.corpus.store import Split
     from probtrans_cli.data.sentence import Sentence
-    from probtrans_cli.trained.arcs import word_batches
+    from probtrans_cli.trained.arcs import BatchOptions, word_batches
 
     split = Split.encode([Sentence(words=record["words"])], model.vocabulary, {})
-    (batch,) = word_batches(model, split, arcs=[section.iterations])
+    (batch,) = word_batches(model, split, BatchOptions(arcs=[section.iterations]))
     for word, mine in enumerate(record["head_entropy"]):
         of_channels = [
             -sum(p * math.log(p) for p in batch.arcs[0, 0, channel, word].tolist() if p)
