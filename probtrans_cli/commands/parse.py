@@ -31,7 +31,7 @@ from probtrans_cli.trained.formats import FORMATS, DisplayOptions, FormatName
 from probtrans_cli.trained.machine import keep_memory
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Analysis, ParseOptions, Parser, splitter_of
-from probtrans_cli.trained.predictions import no_room
+from probtrans_cli.trained.reader import no_room
 from probtrans_cli.trees.drawing import EveryTree
 
 _COLOUR = re.compile("(\x1b\\[[0-9]+m)")

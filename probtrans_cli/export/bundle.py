@@ -40,8 +40,8 @@ from probtrans_cli.tasks.base import OUTPUT
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.trained.base import as_json
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictions import Reader, masks_of
 from probtrans_cli.trained.predictor import temperature_of
+from probtrans_cli.trained.reader import Reader, masks_of
 
 INT8 = "int8"
 EXAMPLE, ALONE = "example.py", "alone"

@@ -46,7 +46,7 @@ from probtrans_cli.models.base import Inputs
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.openie.extractions import NONE, REL
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictions import predictions
+from probtrans_cli.trained.parses import predictions
 
 Feedback = Literal["scores", "hidden", "both", "none"]
 WordStates = Literal["first", "mean"]

@@ -25,7 +25,8 @@ from probtrans_cli.openie.coordinations import Coordination, coordinations_to_se
 from probtrans_cli.openie.extractions import Extraction, Texts, tuple_confidence, tuple_to_row
 from probtrans_cli.tasks.base import Counts, Prediction
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictions import Reader, predictions
+from probtrans_cli.trained.parses import predictions
+from probtrans_cli.trained.reader import Reader
 
 
 @dataclass(frozen=True)

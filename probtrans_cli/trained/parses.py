@@ -19,8 +19,8 @@ from probtrans_cli.trained.arcs import BatchOptions, chain_of, read_arcs
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
 from probtrans_cli.trained.formats import FORMATS, DisplayOptions
 from probtrans_cli.trained.latent_labels import most_probable, require_labels
-from probtrans_cli.trained.predictions import Reader
 from probtrans_cli.trained.predictor import PredictOptions, Predictor, predictor_of
+from probtrans_cli.trained.reader import Reader
 from probtrans_cli.trained.several import SentenceTrees, Tree, random_of
 from probtrans_cli.trees.best import Trees
 from probtrans_cli.trees.decode import method_for
@@ -313,7 +313,7 @@ class Parser:
     def _batch_options(self, reader: Reader) -> BatchOptions:
         return BatchOptions(
             predict=self.splitter is None, top=self.options.top, shown=reader.shown, predictor=self.predictor,
-            member_arcs=True,
+            member_arcs=bool(self.readings),
         )  # fmt: skip
 
     def _several(self, trees: Trees | None, row: int, sentence: Sentence, reading: Reading | None) -> dict[str, Any]:
@@ -452,6 +452,17 @@ class Parser:
                 spans=tuple(places.spans),
                 right_to_left=reads_right_to_left(sentence.words),
             )
+
+
+def predictions(
+    model: ModelBase, sentences: Sequence[Sentence], predictor: Predictor | None = None
+) -> Iterator[Prediction | None]:
+    """Yield the predictions of some sentences, in order; for one without a word None, or what the task has for it.
+
+    ``predictor``: None: the model as its recipe says.
+    """
+    parser = Parser(model, ParseOptions(trees=False), predictor=predictor)
+    return (analysis.prediction for analysis in parser.analyses(sentences))
 
 
 def splitter_of(

@@ -15,7 +15,7 @@ from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.openie.output import CONTENT, with_content_words
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictions import predictions
+from probtrans_cli.trained.parses import predictions
 
 RECIPE = """\
 version: 1

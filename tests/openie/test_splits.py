@@ -21,7 +21,7 @@ from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.openie.extractions import ARG2, LOC_TIME, Extraction, tuple_to_row
 from probtrans_cli.openie.splits import Splitter
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictions import predictions
+from probtrans_cli.trained.parses import predictions
 
 APPLE = "I ate an apple and an orange ."
 HALVES = [[0, 1, 2, 3, 7], [0, 1, 5, 6, 7]]

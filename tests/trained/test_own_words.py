@@ -18,7 +18,7 @@ from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.trained.formats.pictures import examples
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Parser
-from probtrans_cli.trained.predictions import Reader
+from probtrans_cli.trained.reader import Reader
 
 TEXTS = [text for text, _ in SENTENCES]
 

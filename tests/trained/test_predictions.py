@@ -17,7 +17,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.trained.evaluation import task_scores
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictions import predictions
+from probtrans_cli.trained.parses import predictions
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,7 @@ from probtrans_cli.tasks.base import Places, Prediction
 from probtrans_cli.text import harmless, json_line
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.formats import DisplayOptions
-from probtrans_cli.trained.parses import Analysis, gold_heads
-from probtrans_cli.trained.predictions import predictions
+from probtrans_cli.trained.parses import Analysis, gold_heads, predictions
 from probtrans_cli.trained.predictor import Predictor
 
 

@@ -1,11 +1,11 @@
-"""What a trained model answers to sentences: the predictions of its task.
+"""Sentences as a trained model reads them.
 
 A word written as `[MASK]`, or as the vocabulary writes its mask, is hidden from a model of words behind masks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,11 +14,8 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.data.tokens import MASK
 from probtrans_cli.data.vocabularies.spelling import looked_up
-from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.trained.arcs import BatchOptions, word_batches
 from probtrans_cli.trained.base import ModelBase, beyond_positions
-from probtrans_cli.trained.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -71,27 +68,6 @@ class Reader:
             rows, places = zip(*masked, strict=True)
             hidden[rows, places] = True
         return replace(batch, ids=batch.ids.masked_fill(batch.tokens_of(hidden), self.model.vocabulary.MASK))
-
-
-def predictions(
-    model: ModelBase, sentences: Sequence[Sentence], predictor: Predictor | None = None
-) -> Iterator[Prediction | None]:
-    """Yield the predictions of some sentences, in order; for one without a word None, or what the task has for it.
-
-    ``predictor``: None: the model as its recipe says.
-    """
-    if not sentences:
-        return
-    reader = Reader.of(model, sentences)
-    if fault := model.too_long(sentences, reader.split):
-        raise fault[1]
-    answers: list[Prediction | None] = [model.task.answers.nothing] * len(sentences)
-    options = BatchOptions(shown=reader.shown, predict=True, predictor=predictor)
-    for batch in word_batches(model, reader.split, options):
-        for index, prediction in zip(batch.indices.tolist(), batch.predictions, strict=True):
-            if sentences[index].words:  # specials alone are no sentence
-                answers[index] = model.task.located(prediction, sentences[index])
-    yield from answers
 
 
 def no_room(model: ModelBase, sentence: Sentence) -> str | None:
