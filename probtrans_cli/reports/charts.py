@@ -296,11 +296,18 @@ def reliability_diagram(title: str, scores: Mapping[str, Any]) -> str:
     heading = f"Reliability on {visible(title, longest=36)}"
     summary = f"{scores['number']:,} answers, ece {scores['ece']:.4f} (of calibrated ones {scores['ece_floor']:.4f})"
     description = f"{summary}. By confidence, the share that is right: {'; '.join(texts)}"
+    title_texts = [
+        f'<text class="title" x="{left}" y="19">{escape(heading)}</text>',
+        f'<text x="{left}" y="35">{escape(summary)}</text>',
+    ]
+    return standalone(width, height, heading, [*title_texts, *parts], description)
+
+
+def standalone(width: int, height: int, title: str, parts: Iterable[str], description: str = "") -> str:
+    """Return an SVG picture that stands alone, with the style of :data:`STYLE`."""
+    about = f"<title>{escape(title)}</title>" + (f"<desc>{escape(description)}</desc>" if description else "")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="{FONT}" role="img"><title>{escape(heading)}</title>'
-        f"<desc>{escape(description)}</desc><style>{STYLE}</style>"
-        f'<rect class="paper" width="{width}" height="{height}"/>'
-        f'<text class="title" x="{left}" y="19">{escape(heading)}</text>'
-        f'<text x="{left}" y="35">{escape(summary)}</text>{"".join(parts)}</svg>\n'
+        f'font-family="{FONT}" role="img">{about}<style>{STYLE}</style>'
+        f'<rect class="paper" width="{width}" height="{height}"/>{"".join(parts)}</svg>\n'
     )

@@ -18,10 +18,10 @@ import numpy as np
 
 from probtrans_cli import console
 from probtrans_cli.errors import UsageError
-from probtrans_cli.reports.charts import STYLE, Axis
+from probtrans_cli.reports.charts import Axis, standalone
 from probtrans_cli.reports.scores import flattened, shown
 from probtrans_cli.text import visible
-from probtrans_cli.trees.drawing.svg import COLOURS, DASHES, FONT, decimal
+from probtrans_cli.trees.drawing.svg import COLOURS, DASHES, decimal
 
 FAR = 0.1  # an exponent that is not 0
 PANEL, HEIGHT, LEFT, TOP, BELOW, GAP = 330, 250, 62, 46, 44, 58
@@ -81,11 +81,7 @@ def coordinate_report(result: dict[str, Any]) -> str:
     """Write what `train --check-width` prints."""
     widths = result["widths"]
     rows = [
-        [
-            name,
-            *(f"{value:.3g}" for value in of["change"]),
-            *(_exponent(of["exponents"][key]) for key in of["exponents"]),
-        ]
+        [name, *(f"{value:.3g}" for value in of["change"]), *map(_exponent, of["exponents"].values())]
         for name, of in result["activations"].items()
     ]
     title = f"{result['name']}: mean absolute coordinate of what {result['updates']} updates at the full rate change"
@@ -129,7 +125,8 @@ def lines(
     bottom = TOP + HEIGHT
     upright = Axis(least / rooms[1], most * rooms[1], bottom, TOP, logarithmic=True)
     ticks = upright.ticks() if len(upright.ticks()) > 2 else [float(v) for v in np.geomspace(least, most, 5)]
-    parts = []
+    heading = f"{up} over {across}"
+    parts = [f'<text class="title" x="{LEFT}" y="17">{escape(heading)}</text>']
     for number, (title, panel) in enumerate(panels.items()):
         left = LEFT + number * (PANEL + GAP)
         level = Axis(low / rooms[0], high * rooms[0], left, left + PANEL, logarithmic=True)
@@ -150,13 +147,7 @@ def lines(
         parts.append(f'<text x="{legend + 28}" y="{y}" dy=".35em">{escape(visible(name, longest=40))}</text>')
     width = legend + 40 + max(7 * min(len(name), 40) for name in names)
     height = max(bottom + BELOW, TOP + LINE * (len(names) + 1))
-    heading = f"{up} over {across}"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="{FONT}" role="img"><title>{escape(heading)}</title><style>{STYLE}</style>'
-        f'<rect class="paper" width="{width}" height="{height}"/>'
-        f'<text class="title" x="{LEFT}" y="17">{escape(heading)}</text>{"".join(parts)}</svg>\n'
-    )
+    return standalone(width, height, heading, parts)
 
 
 def _curve(

@@ -144,7 +144,10 @@ def in_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the headers and the rows as texts; columns that would be empty are left out."""
     rows = [*result["rows"], *result["means"]]
     names = [row["recipe"] for row in rows]
-    lines = [_cells(row, alone=names.count(row["recipe"]) == 1) for row in rows]
+    return _filled([_cells(row, alone=names.count(row["recipe"]) == 1) for row in rows])
+
+
+def _filled(lines: Sequence[dict[str, str]]) -> tuple[list[str], list[list[str]]]:
     shown = [header for header in lines[0] if any(line[header] for line in lines)]
     return shown, [[line[header] for header in shown] for line in lines]
 
@@ -248,8 +251,7 @@ def beside(result: dict[str, Any]) -> str:
         lines += [_cells_beside(*pair) for pair in pairs]
         used = [id(rival) for _, rival in pairs if rival is not None]
         lines += [_cells_beside(row, None) for row in rows if row["model"] == RIVAL and id(row) not in used]
-    shown = [header for header in lines[0] if any(line[header] for line in lines)]
-    return _as_markdown(shown, [[line[header] for header in shown] for line in lines])
+    return _as_markdown(*_filled(lines))
 
 
 def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from probtrans_cli import console
 from probtrans_cli.console import log
 from probtrans_cli.data.corpus.store import is_punctuation
 from probtrans_cli.data.corpus.tally import Tally
@@ -103,13 +102,13 @@ def score_trees(predictions: str, gold: str | None) -> dict[str, Any]:
         raise DataError(f"{partly[0]}: a word without HEAD, and so in every gold sentence", hint="give gold trees")
     if partly:
         which = "1 sentence is" if len(partly) == 1 else f"{len(partly):,} sentences are"
-        console.log(f"{which} not scored, as a word has no gold HEAD: {first_of(partly)}")
+        log(f"{which} not scored, as a word has no gold HEAD: {first_of(partly)}")
     for sentence, _ in pairs:
         if sentence.heads is None:
             raise DataError(f"{sentence.missing_head}: a word without HEAD", hint="every word needs a predicted HEAD")
     heads = [[np.array(sentence.heads, dtype=np.int64) for sentence in side] for side in zip(*pairs, strict=True)]
     if warning := scoring.warning_of_gold(heads[1], lambda index: pairs[index][1].where):
-        console.log(warning)
+        log(warning)
     tags = [gold_sentence.tags.get("upos") for _, gold_sentence in pairs]
     punct = [np.array([is_punctuation(tag) for tag in of_words]) for of_words in tags if of_words is not None]
     trees: dict[str, Any] = dict(scoring.attachment(heads[1], heads[0], punct if len(punct) == len(pairs) else None))

@@ -50,35 +50,30 @@ Alternatives = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Answers:
-    """What a system says of a sentence. ``tags``: its answers by column, as several columns of a file may be the ones
-    that the probabilities are of; ``predicted``: the column that they are of, where the file says it; ``label``: of the
-    whole sentence, instead of tags; ``mark_entities``: the tags do."""
+    """What a system says of a sentence, or what is right of it, without probabilities.
+
+    ``tags``: its answers by column, as several columns of a file may be the ones that the probabilities are of;
+    ``predicted``: the column that they are of, where the file says it; ``label``: of the whole sentence, instead of
+    tags; ``mark_entities``: the tags do.
+    """
 
     words: Sequence[str]
     where: str
     tags: Mapping[str, Sequence[str]]
-    probabilities: Sequence[float]
+    probabilities: Sequence[float] = ()
     alternatives: Sequence[Alternatives] | None = None
     label: str | None = None
     predicted: str | None = None
     mark_entities: bool = False
 
 
-@dataclass(frozen=True)
-class Gold:
-    """What is right of a sentence."""
-
-    words: Sequence[str]
-    where: str
-    tags: Mapping[str, Sequence[str]]
-    label: str | None = None
+Pairs = Sequence[tuple[Answers, Answers]]  # of a sentence, what a system says and what is right
 
 
 def score(
     predictions: str, gold: str | None, *, column: str | None = None, comments: str | None = None
 ) -> dict[str, Any]:
-    """Score probabilities; ``column``: the tags of CoNLL-U that are meant;
-    ``comments``: what comments of gold columns begin with."""
+    """Score probabilities; ``column``: that of CoNLL-U; ``comments``: what comments of gold columns begin with."""
     if gold is None:
         raise UsageError("score calibration needs the gold labels", hint="add --gold FILE")
     lines, shown = list(open_lines(find(predictions, once=True))), display_name(predictions)
@@ -248,20 +243,20 @@ def _number(text: Any, where: str) -> float:
 # --- the gold labels --------------------------------------------------------------------------------------------------
 
 
-def _gold(name: str, ours: Sequence[Answers], comments: str | None, column: str | None) -> Iterator[Gold]:
+def _gold(name: str, ours: Sequence[Answers], comments: str | None, column: str | None) -> Iterator[Answers]:
     lines, shown = open_lines(find(name)), display_name(name)
     if ours[0].label is not None:
         first, lines = begin(lines)
         table = Table(separator=",") if ".csv" in Path(name).suffixes else Table()
         labelled = read_jsonl(lines, shown, Keys()) if is_object(first) else read_table(lines, shown, table)
-        return (Gold(sentence.words, sentence.where, {}, sentence.labels[LABEL]) for sentence in labelled)
+        return (Answers(sentence.words, sentence.where, {}, label=sentence.labels[LABEL]) for sentence in labelled)
     is_conllu, lines = begins_as_conllu(lines)
     if column in ARCS:
         if not is_conllu:
             raise DataError(f"{name}: has no trees", hint="give CoNLL-U with HEAD")
-        return (Gold(sentence.words, sentence.where, dict(_arcs(sentence))) for sentence in read_conllu(lines, shown))
+        return (Answers(sentence.words, sentence.where, _arcs(sentence)) for sentence in read_conllu(lines, shown))
     if is_conllu:
-        return (Gold(sentence.words, sentence.where, sentence.tags) for sentence in read_conllu(lines, shown))
+        return (Answers(sentence.words, sentence.where, sentence.tags) for sentence in read_conllu(lines, shown))
     scheme: Literal["iob2", "bioes"] | None = None
     if any(answers.mark_entities for answers in ours):
         several = chain.from_iterable((answers.tags["tag"], *(answers.alternatives or ())) for answers in ours)
@@ -270,20 +265,20 @@ def _gold(name: str, ours: Sequence[Answers], comments: str | None, column: str 
     columns = Columns(entities=scheme, comments=comments)
     sentences, tally = list(read_tagged(lines, shown, columns, options=OF_SCORE)), Tally("")
     tally.note_faults(fault for sentence in sentences for fault in sentence.faults)
-    gold = [Gold(sentence.words, sentence.where, sentence.tags) for sentence in sentences]
+    gold = [Answers(sentence.words, sentence.where, sentence.tags) for sentence in sentences]
     for warning in tally.tag_warnings(refusal=False):
         log(warning)
     return iter(gold)
 
 
-def _require_same(predicted: Answers, gold: Gold) -> None:
+def _require_same(predicted: Answers, gold: Answers) -> None:
     if (predicted.label is None) != (gold.label is None):
         raise DataError(f"{predicted.where}: a label here, tags in gold lines", hint="score predictions of one task")
     same_words(predicted, gold, same_tokens=predicted.label is None)
 
 
 def _answered(
-    pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str, gold: str
+    pairs: Pairs, column: str | None, predictions: str, gold: str
 ) -> tuple[str, list[str], list[str], list[float], list[Alternatives] | None]:
     """Return the column, all answers and what is right, their probabilities, and all alternatives where every sentence
     has some."""
@@ -317,7 +312,7 @@ def _of(tags: Mapping[str, Sequence[str]], column: str, words: Sequence[str]) ->
     return tags.get(column, [ABSTAINED] * len(words))
 
 
-def _columns(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str, gold: str) -> tuple[str, str]:
+def _columns(pairs: Pairs, column: str | None, predictions: str, gold: str) -> tuple[str, str]:
     """Choose the columns to compare: the only one that both sides have, or the only one in which they differ."""
     mine, theirs = ({name for side in sides for name in side.tags} for sides in zip(*pairs, strict=True))
     nameless = {"tag"}
