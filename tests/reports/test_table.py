@@ -18,22 +18,27 @@ import pytest
 from finished_runs import TAGGING, model, rows, run, scores, store, trees
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Invoke, environment
+from support import Invoke, Ran, environment
 
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.reports.finished import PUBLISHED, published, task_of
 from probtrans_cli.reports.table import beside, markdown, rival_of, table
 
+TRANSFORMER = "model={kind: transformer}"
+XPOS = "task={kind: tagging, column: xpos}"
+PrintTable = Callable[..., Ran]
+
 
 @pytest.fixture
-def print_table(invoke: Invoke) -> Callable[..., tuple[int, str, str]]:
-    """Run `probtrans table` in this process: exit code, stdout, stderr."""
+def print_table(invoke: Invoke) -> PrintTable:
+    """Run `probtrans table` in this process."""
+    return lambda *arguments: invoke("table", *map(str, arguments))
 
-    def call(*arguments: object) -> tuple[int, str, str]:
-        ran = invoke("table", *map(str, arguments))
-        return ran.code, ran.out, ran.err
 
-    return call
+def printed_rows(out: str) -> list[dict[str, str]]:
+    """The rows of a table in Markdown, by their headers."""
+    header, _, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
+    return [dict(zip(header, line, strict=True)) for line in lines]
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -103,10 +108,9 @@ def test_a_model_by_itself_is_a_run_without_time(tmp_path: Path) -> None:
 
 
 def test_rows_stand_in_the_order_of_the_paper(tmp_path: Path) -> None:
-    tagging = "task={kind: tagging, column: xpos}"
     names = ["mlm-ptb-a", "mlm-bllip-a", "mlm-a", "z"], ["pos-ptb-z", "pos-ewt-a", "pos-ewt-b", "a"]
     folders = [run(tmp_path / name, scores(2, 3), f"name={name}") for name in names[0]]
-    folders += [run(tmp_path / name, scores(0.2, 0.3, "accuracy"), f"name={name}", tagging) for name in names[1]]
+    folders += [run(tmp_path / name, scores(0.2, 0.3, "accuracy"), f"name={name}", XPOS) for name in names[1]]
     assert [row["recipe"] for row in rows(*reversed(folders))] == [*names[0], *names[1]]
 
 
@@ -137,24 +141,19 @@ def test_a_name_says_which_task_it_is() -> None:
 
 def test_a_figure_is_of_the_same_model_metric_and_column() -> None:
     found = published("pos-ewt-small", "transformer", "accuracy", "xpos")
-    assert found is not None
     assert (found.mean, found.sd, found.parameters) == (0.9117, 0.0011, 3_200_000)
     assert published("pos-ewt-small", "transformer", "accuracy", "upos") is None
     assert published("pos-ewt-small", "transformer", "perplexity", None) is None
     assert published("cogs-universal", "probabilistic", "exact", None) is None
-    universal = published("cogs-universal", "transformer", "exact", None)
-    assert universal is not None
-    assert universal.mean == 0.8050
+    assert published("cogs-universal", "transformer", "exact", None).mean == 0.8050
 
 
 def test_the_difference_is_in_units_of_the_papers_deviation(tmp_path: Path) -> None:
     tagger = run(tmp_path / "tagger", scores(0.5, 0.9126, "accuracy"), *TAGGING)
     language = run(tmp_path / "language", scores(50.0, 63.66), "name=mlm-ptb-mine")
     better, worse = (row["paper"] for row in reversed(rows(tagger, language)))
-    assert better["difference_in_sd"] == pytest.approx(3.0)
-    assert better["better"] is True
-    assert worse["difference_in_sd"] == pytest.approx(2.0)
-    assert worse["better"] is False
+    assert (better["difference_in_sd"], better["better"]) == (pytest.approx(3.0), True)
+    assert (worse["difference_in_sd"], worse["better"]) == (pytest.approx(2.0), False)
     text = markdown({"rows": rows(tagger, language), "means": []})
     assert "3.0 s.d. better" in text
     assert "2.0 s.d. worse" in text
@@ -172,7 +171,7 @@ def test_without_a_test_set_nothing_is_compared(tmp_path: Path) -> None:
 # --- what is left out -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_finished_run_is_left_out_with_its_reason(tmp_path: Path, print_table: Callable[..., Any]) -> None:
+def test_what_is_no_finished_run_is_left_out_with_its_reason(tmp_path: Path, print_table: PrintTable) -> None:
     run(tmp_path / "good", scores(2, 3))
     run(tmp_path / "twin", scores(2, 4))
     store(run(tmp_path / "stopped", scores(2, 3)) / "exit.json", {"exit": 75, "reason": "stopped by SIGTERM\n\x1b[1m"})
@@ -205,9 +204,7 @@ def test_what_is_no_finished_run_is_left_out_with_its_reason(tmp_path: Path, pri
         assert reason in line
 
 
-def test_without_a_finished_run_the_exit_code_is_that_of_a_checkpoint(
-    tmp_path: Path, print_table: Callable[..., Any]
-) -> None:
+def test_without_a_finished_run_the_exit_code_is_that_of_a_checkpoint(tmp_path: Path, print_table: PrintTable) -> None:
     (tmp_path / "folder").mkdir()
     code, out, err = print_table(tmp_path / "folder")
     assert (code, out) == (CheckpointError.exit_code, "")
@@ -231,12 +228,11 @@ def test_only_the_best_checkpoint_of_a_run_counts(tmp_path: Path) -> None:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def test_json_holds_the_raw_numbers(tmp_path: Path, print_table: Callable[..., Any]) -> None:
+def test_json_holds_the_raw_numbers(tmp_path: Path, print_table: PrintTable) -> None:
     folder = run(tmp_path / "a", scores(0.5, 0.9126, "accuracy"), *TAGGING)
-    code, out, err = print_table(folder, "--json")
-    assert (code, err) == (0, "")
-    assert out.count("\n") == 1
-    printed = json.loads(out)
+    ran = print_table(folder, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    printed = ran.json
     assert printed["rows"][0]["rival"] is None
     assert printed == table([str(folder)])
     assert printed["rows"][0]["test"]["accuracy"]["mean"] == 0.9126
@@ -331,15 +327,12 @@ def test_the_command_of_a_row_has_all_of_its_seeds(tmp_path: Path) -> None:
 # --- beside transformers ----------------------------------------------------------------------------------------------
 
 
-def test_a_model_stands_beside_the_best_transformer_of_the_same_data(
-    tmp_path: Path, print_table: Callable[..., tuple[int, str, str]]
-) -> None:
-    transformer = "model={kind: transformer}"
+def test_a_model_stands_beside_the_best_transformer_of_the_same_data(tmp_path: Path, print_table: PrintTable) -> None:
     ours = run(tmp_path / "ours", scores(30, 33), "name=ours", seconds=61)
-    worse = run(tmp_path / "worse", scores(29, 20), "name=worse", transformer, seconds=62)
-    better = run(tmp_path / "better", scores(28, 40), "name=better", transformer, seconds=63)
-    other = run(tmp_path / "other", scores(1, 1), "name=other", transformer, "data.train=other.conllu")
-    started = run(tmp_path / "started", scores(1, 1), "name=started", transformer, "model.init_from=elsewhere")
+    worse = run(tmp_path / "worse", scores(29, 20), "name=worse", TRANSFORMER, seconds=62)
+    better = run(tmp_path / "better", scores(28, 40), "name=better", TRANSFORMER, seconds=63)
+    other = run(tmp_path / "other", scores(1, 1), "name=other", TRANSFORMER, "data.train=other.conllu")
+    started = run(tmp_path / "started", scores(1, 1), "name=started", TRANSFORMER, "model.init_from=elsewhere")
     store(
         ours / "recipe.yaml",
         "# Resolved recipe.\n# Command: probtrans train ours `x`\nversion: 1\n# Command: not this\n",
@@ -350,10 +343,7 @@ def test_a_model_stands_beside_the_best_transformer_of_the_same_data(
     )
     code, out, err = print_table(ours, worse, better, other, started, "-f", "beside")
     assert (code, err) == (0, "")
-    header, *lines = (
-        [cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines() if "---" not in line
-    )
-    by_name = {cell[0]: dict(zip(header, cell, strict=True)) for cell in lines}
+    by_name = {row["recipe"]: row for row in printed_rows(out)}
     assert list(by_name) == ["ours", "other", "started", "worse"]
     assert by_name["ours"] == {
         "recipe": "ours", "task": "mlm", "metric": "perplexity", "ours": "33.00", "transformer": "40.00",
@@ -364,39 +354,34 @@ def test_a_model_stands_beside_the_best_transformer_of_the_same_data(
     assert (by_name["worse"]["seeds"], by_name["worse"]["command"]) == ("1", "")
 
 
-def test_trees_stand_beside_those_that_need_no_training(
-    tmp_path: Path, print_table: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_trees_stand_beside_those_that_need_no_training(tmp_path: Path, print_table: PrintTable) -> None:
     """The floor's scores have no spread over seeds; a transformer's trees stand behind the model's."""
     own, other = trees(0.6, 0.5), trees(0.4, 0.3)
     own["floors"] = {"next_word": trees(0.8), "untrained_bias": trees(0.58, 0.41)}
     folders = [
         *(run(tmp_path / f"ours{seed}", scores(30, 33, trees=own), "name=ours", f"seed={seed}") for seed in (0, 1)),
-        run(tmp_path / "theirs", scores(28, 40, trees=other), "name=theirs", "model={kind: transformer}"),
+        run(tmp_path / "theirs", scores(28, 40, trees=other), "name=theirs", TRANSFORMER),
     ]
     (folders[0] / "metrics.jsonl").write_text('{"words_per_second": 1500}\n', encoding="utf-8")
     code, out, err = print_table(*folders, "-f", "beside")
     assert (code, err) == (0, "")
-    header, _, line = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
-    cells = dict(zip(header, line, strict=True))
+    (cells,) = printed_rows(out)
     assert cells["UAS"] == "50.00 ± 0.00 % / 30.00 %"
     assert cells["UUAS"] == "60.00 ± 0.00 % / 40.00 %"
     assert cells["untrained bias, UAS"] == "41.00 %"
     assert cells["untrained bias, UUAS"] == "58.00 %"
     assert cells["words/s"] == "1,500"
-    _, out, _ = print_table(*folders, "--json")
-    rivals = {row["recipe"]: row["rival"] for row in json.loads(out)["rows"]}
+    rivals = {row["recipe"]: row["rival"] for row in print_table(*folders, "--json").json["rows"]}
     assert rivals == {"ours": [str(folders[2])], "theirs": None}
 
 
 def test_a_rival_takes_at_most_twice_as_long(tmp_path: Path) -> None:
     """If there is such a one; trainings of ten minutes and of an hour can be given together."""
-    transformer = "model={kind: transformer}"
     short = run(tmp_path / "short", scores(30, 33), "name=short", seconds=600)
     long = run(tmp_path / "long", scores(20, 23), "name=long", seconds=3600)
     untimed = run(tmp_path / "untimed", scores(20, 23), "name=untimed")
-    soon = run(tmp_path / "soon", scores(31, 34), "name=soon", transformer, seconds=1200)
-    late = run(tmp_path / "late", scores(21, 24), "name=late", transformer, seconds=1201)
+    soon = run(tmp_path / "soon", scores(31, 34), "name=soon", TRANSFORMER, seconds=1200)
+    late = run(tmp_path / "late", scores(21, 24), "name=late", TRANSFORMER, seconds=1201)
     found = rows(short, long, untimed, soon, late)
 
     def rival(name: str, given: list[dict[str, Any]]) -> str | None:
@@ -408,31 +393,26 @@ def test_a_rival_takes_at_most_twice_as_long(tmp_path: Path) -> None:
 
 
 def test_a_higher_score_is_the_better_rival(tmp_path: Path) -> None:
-    tagging = ("task={kind: tagging, column: xpos}",)
-    ours = run(tmp_path / "pos-ewt-a", scores(0.5, 0.5, "accuracy"), "name=pos-ewt-a", *tagging)
+    ours = run(tmp_path / "pos-ewt-a", scores(0.5, 0.5, "accuracy"), "name=pos-ewt-a", XPOS)
     rivals = [
-        run(tmp_path / f"t{dev}", scores(dev, 0.5, "accuracy"), f"name=t{dev}", "model={kind: transformer}", *tagging)
+        run(tmp_path / f"t{dev}", scores(dev, 0.5, "accuracy"), f"name=t{dev}", TRANSFORMER, XPOS)
         for dev in (0.7, 0.9, 0.8)
     ]
     found = rows(ours, *rivals)
-    rival = rival_of(next(row for row in found if row["recipe"] == "pos-ewt-a"), found)
-    assert rival is not None
-    assert rival["recipe"] == "t0.9"
+    assert rival_of(next(row for row in found if row["recipe"] == "pos-ewt-a"), found)["recipe"] == "t0.9"
     assert "90.96 ± 0.10 %" in beside({"rows": found, "means": []})
 
 
 def test_a_perplexity_stands_beside_one_over_the_same_words(tmp_path: Path) -> None:
     """Of a smaller vocabulary, or of more hidden words, it is another quantity; a share of right answers is not."""
-    transformer = "model={kind: transformer}"
     ours = run(tmp_path / "ours", scores(30, 33), "name=ours")
-    smaller = run(tmp_path / "smaller", scores(3, 3), "name=smaller", transformer, "data.vocabulary.max_size=20")
-    hidden = run(tmp_path / "hidden", scores(4, 4), "name=hidden", transformer, "task.mlm.rate=0.5")
-    same = run(tmp_path / "same", scores(40, 43), "name=same", transformer)
+    smaller = run(tmp_path / "smaller", scores(3, 3), "name=smaller", TRANSFORMER, "data.vocabulary.max_size=20")
+    hidden = run(tmp_path / "hidden", scores(4, 4), "name=hidden", TRANSFORMER, "task.mlm.rate=0.5")
+    same = run(tmp_path / "same", scores(40, 43), "name=same", TRANSFORMER)
     found = {row["recipe"]: row for row in rows(ours, smaller, hidden, same)}
     assert rival_of(found["ours"], [*found.values()]) is found["same"]
-    tagging = ("task={kind: tagging, column: xpos}",)
-    ours = run(tmp_path / "tagger", scores(0.3, 0.3, "accuracy"), "name=tagger", *tagging)
-    other = ("name=other", transformer, "data.vocabulary.max_size=20", *tagging)
+    ours = run(tmp_path / "tagger", scores(0.3, 0.3, "accuracy"), "name=tagger", XPOS)
+    other = ("name=other", TRANSFORMER, "data.vocabulary.max_size=20", XPOS)
     theirs = run(tmp_path / "other", scores(0.4, 0.4, "accuracy"), *other)
     found = {row["recipe"]: row for row in rows(ours, theirs)}
     assert rival_of(found["tagger"], [*found.values()]) is found["other"]
@@ -440,7 +420,7 @@ def test_a_perplexity_stands_beside_one_over_the_same_words(tmp_path: Path) -> N
 
 def test_scores_of_dev_are_called_so(tmp_path: Path) -> None:
     ours = run(tmp_path / "ours", {"dev": scores(30, 33)["dev"]}, "name=ours", "data.test=null")
-    theirs = run(tmp_path / "theirs", scores(28, 40), "name=theirs", "model={kind: transformer}")
+    theirs = run(tmp_path / "theirs", scores(28, 40), "name=theirs", TRANSFORMER)
     text = beside({"rows": rows(ours, theirs), "means": []})
     assert re.search(r"\| 30\.00 \(dev\) \|", text)
     assert re.search(r"\| +40\.00 \|", text)
@@ -451,10 +431,10 @@ def test_scores_of_dev_are_called_so(tmp_path: Path) -> None:
 
 def on(corpus: str, *overrides: str) -> tuple[str, ...]:
     files = (f"data.train={corpus}-train.conllu", f"data.test={corpus}-test.conllu")
-    return (f"name=pos-{corpus}", "task={kind: tagging, column: xpos}", *files, *overrides)
+    return (f"name=pos-{corpus}", XPOS, *files, *overrides)
 
 
-def test_one_model_on_several_corpora_has_a_mean(tmp_path: Path, print_table: Callable[..., Any]) -> None:
+def test_one_model_on_several_corpora_has_a_mean(tmp_path: Path, print_table: PrintTable) -> None:
     """The mean over corpora for each seed, then mean and deviation over the seeds that all corpora have."""
     accuracies = {"a": (0.5, 0.7, 0.1), "b": (0.8, 0.9), "c": (0.2, 0.5)}
     folders = [
@@ -483,31 +463,24 @@ def test_one_model_on_several_corpora_has_a_mean(tmp_path: Path, print_table: Ca
         code, out, _ = print_table(*folders, other, "-f", form)
         assert code == 0
         assert re.match(r"\| mean of 3 \(pos-a to pos-c\) .* 60\.00 ± 14\.14 % ", out.splitlines()[-1])
-    _, out, _ = print_table(*folders, other, "-f", "html")
-    assert "mean of 3 (pos-a to pos-c)" in out
+    assert "mean of 3 (pos-a to pos-c)" in print_table(*folders, other, "-f", "html").out
 
 
-def test_a_mean_stands_beside_that_of_the_transformer(tmp_path: Path, print_table: Callable[..., Any]) -> None:
+def test_a_mean_stands_beside_that_of_the_transformer(tmp_path: Path, print_table: PrintTable) -> None:
     folders = [
         run(tmp_path / f"{kind}-{corpus}", scores(0.5, accuracy, "accuracy"), *on(corpus, f"model={{kind: {kind}}}"))
         for kind, both in {"probabilistic": (0.5, 0.7), "transformer": (0.3, 0.4)}.items()
         for corpus, accuracy in zip("ab", both, strict=True)
     ]
-    _, out, _ = print_table(*folders, "-f", "beside")
-    header, _, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
-    cells = dict(zip(header, lines[-1], strict=True))
-    assert (cells["recipe"], cells["ours"], cells["transformer"]) == (
-        "mean of 2 (pos-a to pos-b)",
-        "60.00 %",
-        "35.00 %",
-    )
-    _, out, _ = print_table(*folders, "--json")
-    rivals = {row["model"]: row["rival"] for row in json.loads(out)["means"]}
+    *_, cells = printed_rows(print_table(*folders, "-f", "beside").out)
+    shown = [cells[name] for name in ("recipe", "ours", "transformer")]
+    assert shown == ["mean of 2 (pos-a to pos-b)", "60.00 %", "35.00 %"]
+    rivals = {row["model"]: row["rival"] for row in print_table(*folders, "--json").json["means"]}
     assert rivals == {"probabilistic": [str(folder) for folder in folders[2:]], "transformer": None}
 
 
 def test_perplexities_of_several_corpora_have_no_mean_but_their_trees_do(
-    tmp_path: Path, print_table: Callable[..., Any]
+    tmp_path: Path, print_table: PrintTable
 ) -> None:
     """Nor does a transformer without a mean score stand beside anything."""
     floors = {"untrained_bias": trees(0.4, 0.2)}
@@ -522,9 +495,9 @@ def test_perplexities_of_several_corpora_have_no_mean_but_their_trees_do(
         for kind in ("probabilistic", "transformer")
         for corpus, uuas in (("a", 0.5), ("b", 0.6))
     ]
-    code, out, err = print_table(*folders, "--json")
-    assert (code, err) == (0, "")
-    for mean in json.loads(out)["means"]:
+    ran = print_table(*folders, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    for mean in ran.json["means"]:
         assert mean["test"] == {
             "uas": {"mean": pytest.approx(0.25), "sd": None},
             "uuas": {"mean": pytest.approx(0.55), "sd": None},
@@ -534,7 +507,7 @@ def test_perplexities_of_several_corpora_have_no_mean_but_their_trees_do(
         assert mean["rival"] is None
 
 
-def test_a_mean_is_over_the_splits_that_all_corpora_have(tmp_path: Path, print_table: Callable[..., Any]) -> None:
+def test_a_mean_is_over_the_splits_that_all_corpora_have(tmp_path: Path, print_table: PrintTable) -> None:
     """The second corpus has no test set, the third no dev set, so the three have nothing in common."""
     every = scores(0.5, 0.7, "accuracy")
     folders = [
@@ -551,29 +524,21 @@ def test_a_mean_is_over_the_splits_that_all_corpora_have(tmp_path: Path, print_t
     assert table([str(folder) for folder in [*folders, third]])["means"] == []
 
 
-def test_perplexities_alone_have_no_mean(tmp_path: Path) -> None:
-    folders = [run(tmp_path / name, scores(30, 33), f"name={name}", f"data.test={name}.conllu") for name in "ab"]
-    assert table([str(folder) for folder in folders])["means"] == []
-
-
 def test_what_is_not_the_same_model_on_other_corpora_has_no_mean(tmp_path: Path) -> None:
-    first = run(tmp_path / "first", scores(0.5, 0.5, "accuracy"), *on("a"))
+    accuracies, perplexities = scores(0.5, 0.5, "accuracy"), scores(30, 33)
+    first = run(tmp_path / "first", accuracies, *on("a"))
+    language = run(tmp_path / "language", perplexities, "name=language")
     others = {
-        "no seed in both": on("b", "seed=1"),
-        "another setting": on("b", "train.batch_words=77"),
-        "another setting of data": on("b", "data.vocabulary.min_count=3"),
-        "the same corpus": on("a", "name=pos-twice"),
-        "the same test set": on("a", "name=pos-less", "data.train=less.conllu"),
-        "another selection": on("b", "data.select.words=3"),
+        "no seed in both": (first, accuracies, on("b", "seed=1")),
+        "another setting": (first, accuracies, on("b", "train.batch_words=77")),
+        "another setting of data": (first, accuracies, on("b", "data.vocabulary.min_count=3")),
+        "the same corpus": (first, accuracies, on("a", "name=pos-twice")),
+        "the same test set": (first, accuracies, on("a", "name=pos-less", "data.train=less.conllu")),
+        "another selection": (first, accuracies, on("b", "data.select.words=3")),
+        "no test set": (first, {"dev": accuracies["dev"]}, on("a", "data.test=null", "name=b")),
+        "perplexities alone": (language, perplexities, ("name=b", "data.test=b.conllu")),
     }
-    for name, overrides in others.items():
-        result = table([str(first), str(run(tmp_path / name, scores(0.5, 0.5, "accuracy"), *overrides))])
+    for name, (earlier, values, overrides) in others.items():
+        result = table([str(earlier), str(run(tmp_path / name, values, *overrides))])
         assert len(result["rows"]) == 2, name
         assert result["means"] == [], name
-
-
-def test_a_run_without_a_test_set_is_no_further_corpus(tmp_path: Path) -> None:
-    """The same model on the same text, once with a test set and once without."""
-    both = run(tmp_path / "both", scores(0.5, 0.6, "accuracy"), *on("a"))
-    alone = run(tmp_path / "alone", {"dev": scores(0.5, 0.6, "accuracy")["dev"]}, *on("a", "data.test=null", "name=b"))
-    assert table([str(both), str(alone)])["means"] == []
