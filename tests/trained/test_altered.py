@@ -166,17 +166,10 @@ def test_tensors_and_states_that_are_not_ours_are_not_resumed(
         before = path.read_bytes()
         save_file({key: value.clone() for key, value in change(load_file(path)).items()}, path)
         signed(first)
-        ran = invoke("train", "runs/tiny", "--resume")
-        assert ran.code == 4, ran.err
-        assert "Traceback" not in ran.err
-        assert f"{name}.safetensors: " in ran.err
-        assert words in ran.err
+        refused(invoke("train", "runs/tiny", "--resume"), 4, f"{name}.safetensors: ", words)
         path.write_bytes(before)
     last = Path("runs/tagger/checkpoints/last").resolve()
     for text in ('{"step": NaN}', '{"step": "one"}', "[]", '{"seconds": NaN}', '{"best": Infinity}'):
         (last / "training/state.json").write_text(text, "utf-8")
         signed(last)
-        ran = invoke("train", "runs/tagger", "--resume")
-        assert ran.code == 4, ran.err
-        assert "state.json" in ran.err
-        assert "Traceback" not in ran.err
+        refused(invoke("train", "runs/tagger", "--resume"), 4, "state.json")

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import torch
 from small_tasks import encode
-from support import assert_near, assert_near_text
+from support import Invoke, assert_near, assert_near_text, refused
 
-from probtrans_cli import __main__
 from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers import read_corpus
@@ -28,23 +27,20 @@ from probtrans_cli.trees.drawing import Arc, Drawing
 from probtrans_cli.trees.drawing.svg import svg
 from probtrans_cli.trees.drawing.terminal import terminal
 
-Invoke = Callable[..., str]
+Printed = Callable[..., str]
 TEXT = "the farmer feeds two goats\n\nfarmers\nan unknown zebra behind the barn\n"
 ROTARY = "model={labels: 6, channels: 2, iterations: 2, decomposition: {kind: rotary, rank: 4}, output: probabilities}"
 
 
 @pytest.fixture
-def invoke(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
-    """The command in the folder of the trained models; returns stdout."""
+def printed(trained: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> Printed:
+    """What a command prints in the folder of the trained models."""
     monkeypatch.chdir(trained)
 
-    def run(*arguments: str, code: int = 0) -> str:
-        capsys.readouterr()
-        ended = __main__.run(list(arguments))
-        out, err = capsys.readouterr()
-        assert ended == code, err
-        run.stderr = err  # type: ignore[attr-defined]
-        return out
+    def run(*arguments: str) -> str:
+        ran = invoke(*arguments)
+        assert ran.code == 0, ran.err
+        return ran.out
 
     return run
 
@@ -82,9 +78,8 @@ def labels_of_misc(conllu: str) -> list[list[tuple[int, float]]]:
     for line in conllu.splitlines():
         if line[:1].isdigit():
             entries = dict(entry.partition("=")[::2] for entry in line.split("\t")[9].split("|"))
-            found.append(
-                [(int(a), float(p)) for a, _, p in (one.partition(":") for one in entries["Labels"].split(","))]
-            )
+            pairs = (pair.split(":") for pair in entries["Labels"].split(","))
+            found.append([(int(label), float(probability)) for label, probability in pairs])
     return found
 
 
@@ -92,10 +87,10 @@ def labels_of_misc(conllu: str) -> list[list[tuple[int, float]]]:
 
 
 @pytest.mark.parametrize("name", ["tiny", "pieces", "rotary"])
-def test_parse_shows_the_models_distributions(name: str, others: Path, invoke: Invoke, text: str) -> None:
+def test_parse_shows_the_models_distributions(name: str, others: Path, printed: Printed, text: str) -> None:
     model = Model.load(str(others / "runs" / name))
-    lines = invoke("parse", f"runs/{name}", text, "--labels", "--top", "4", "-f", "jsonl").splitlines()
-    found = labels_of_misc(invoke("parse", f"runs/{name}", text, "--labels", "--top", "4"))
+    lines = printed("parse", f"runs/{name}", text, "--labels", "--top", "4", "-f", "jsonl").splitlines()
+    found = labels_of_misc(printed("parse", f"runs/{name}", text, "--labels", "--top", "4"))
     assert len(lines) == TEXT.count("\n")
     for record in map(json.loads, lines):
         assert len(record["latent_labels"]) == len(record["words"])
@@ -110,10 +105,10 @@ def test_parse_shows_the_models_distributions(name: str, others: Path, invoke: I
     assert not found
 
 
-def test_labels_change_nothing_else(invoke: Invoke, text: str) -> None:
+def test_labels_change_nothing_else(printed: Printed, text: str) -> None:
     for form in ("conllu", "jsonl"):
-        plain = invoke("parse", "runs/tiny", text, "--prob", "-f", form)
-        shown = invoke("parse", "runs/tiny", text, "--prob", "--labels", "-f", form)
+        plain = printed("parse", "runs/tiny", text, "--prob", "-f", form)
+        shown = printed("parse", "runs/tiny", text, "--prob", "--labels", "-f", form)
         if form == "conllu":
             lines = [line.replace("|Labels=", "\tLabels=").split("\t") for line in shown.splitlines()]
             shown = "".join("\t".join("_" if c.startswith("Labels=") else c for c in x[:10]) + "\n" for x in lines)
@@ -124,39 +119,38 @@ def test_labels_change_nothing_else(invoke: Invoke, text: str) -> None:
             assert_near(records, [json.loads(line) for line in plain.splitlines()], abs=2e-6)
 
 
-def test_labels_extend_misc_and_replace_their_own(invoke: Invoke, tmp_path: Path) -> None:
+def test_labels_extend_misc_and_replace_their_own(printed: Printed, tmp_path: Path) -> None:
     rows = ["1\tthe\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No|Labels=9:1.0|Gloss=der", "2\tgoat\t_\t_\t_\t_\t_\t_\t_\t_"]
     path = tmp_path / "one.conllu"
     path.write_text("\n".join(rows) + "\n\n", encoding="utf-8")
-    misc = [line.split("\t")[9] for line in invoke("parse", "runs/tiny", str(path), "--labels").splitlines() if line]
+    misc = [line.split("\t")[9] for line in printed("parse", "runs/tiny", str(path), "--labels").splitlines() if line]
     assert misc[0].startswith("SpaceAfter=No|Gloss=der|Labels=")
     assert misc[1].startswith("Labels=")
     assert all(entries.count("Labels=") == 1 for entries in misc)
 
 
-def test_labels_in_pictures(invoke: Invoke, text: str, tmp_path: Path) -> None:
-    record = json.loads(invoke("parse", "runs/tiny", text, "--labels", "-f", "jsonl").splitlines()[0])
+def test_labels_in_pictures(printed: Printed, text: str, tmp_path: Path) -> None:
+    record = json.loads(printed("parse", "runs/tiny", text, "--labels", "-f", "jsonl").splitlines()[0])
     best = [f"{word[0]['label']}:{word[0]['probability']:.2f}".replace(":0.", ":.") for word in record["latent_labels"]]
-    picture = invoke("parse", "runs/tiny", text, "--labels", "-f", "tree").splitlines()
+    picture = printed("parse", "runs/tiny", text, "--labels", "-f", "tree").splitlines()
     below = next(number for number, line in enumerate(picture) if "farmer" in line) + 1
     assert picture[below].split() == best
     assert all(len(line.split()) == 5 for line in picture[below : below + 3])
-    both = invoke("parse", "runs/tiny", text, "--labels", "-f", "tree", "--channel", "all")
+    both = printed("parse", "runs/tiny", text, "--labels", "-f", "tree", "--channel", "all")
     assert both.count(best[0]) >= 2
-    invoke("parse", "runs/tiny", text, "--labels", "-f", "svg", "-o", str(tmp_path / "pictures"))
+    printed("parse", "runs/tiny", text, "--labels", "-f", "svg", "-o", str(tmp_path / "pictures"))
     file = sorted((tmp_path / "pictures").iterdir())[0]
     assert all(label in file.read_text(encoding="utf-8") for label in best)
 
 
-def test_more_labels_than_there_are_shows_all(invoke: Invoke, text: str) -> None:
-    found = labels_of_misc(invoke("parse", "runs/tiny", text, "--labels", "--top", "100"))
+def test_more_labels_than_there_are_shows_all(printed: Printed, text: str) -> None:
+    found = labels_of_misc(printed("parse", "runs/tiny", text, "--labels", "--top", "100"))
     assert all(sorted(label for label, _ in word) == list(range(8)) for word in found)
     assert all(sum(p for _, p in word) == pytest.approx(1, abs=1e-3) for word in found)
 
 
-def test_top_without_labels_is_refused(invoke: Invoke, text: str) -> None:
-    assert invoke("eval", "runs/tiny", text, "--top", "2", code=2) == ""
-    assert "--labels" in invoke.stderr  # type: ignore[attr-defined]
+def test_top_without_labels_is_refused(trained: Path, invoke: Invoke, text: str) -> None:
+    refused(invoke("eval", str(trained / "runs/tiny"), text, "--top", "2"), 2, "--labels")
 
 
 def test_notes_of_drawings() -> None:
@@ -203,7 +197,6 @@ def test_counts_and_associations_are_what_plain_loops_give() -> None:
             yield indices, padded, np.arange(width) < np.array(lengths)[indices][:, None]
 
     counts = labels.expected_counts(types, lengths, batches(), 4)
-    pairs: list[tuple[str, np.ndarray]] = []
     for column in ("words", "upos", "xpos"):
         pairs = [
             (text, q)
@@ -224,8 +217,8 @@ def test_counts_and_associations_are_what_plain_loops_give() -> None:
         assert found.types.tolist() == order
         np.testing.assert_allclose(found.share, share[order])
         np.testing.assert_allclose(found.pmi, pmi[order])
-    assert [len(one.types) for one in labels.associations(np.zeros((0, 4)), range(4), 3)] == [0] * 4
-    assert [len(one.types) for one in labels.associations(np.zeros((2, 4)), range(4), 3)] == [0] * 4
+    for types in (0, 2):
+        assert [len(one.types) for one in labels.associations(np.zeros((types, 4)), range(4), 3)] == [0] * 4
 
 
 def test_bucket_names_say_where_the_head_is() -> None:
@@ -273,8 +266,8 @@ def test_eval_finds_what_was_planted(trained: Path, monkeypatch: pytest.MonkeyPa
     found = labels.describe(model, corpus, types, top=50)
     assert [entry["count"] for entry in found["labels"]] == sorted((e["count"] for e in found["labels"]), reverse=True)
     assert sum(entry["count"] for entry in found["labels"]) == pytest.approx(corpus.words.sum(), abs=0.01)
-    sentences = list(read_corpus(Path("test.conllu"), "auto"))
-    tokens = [(w, t) for s in sentences for w, t in zip(s.words, s.tags.get("upos", ()), strict=True)]
+    test = read_corpus(Path("test.conllu"), "auto")
+    tokens = [(w, t) for sentence in test for w, t in zip(sentence.words, sentence.tags["upos"], strict=True)]
     label_of = {word: model.vocabulary.encode_words([word]).ids[0] % 8 for word, _ in tokens}
     for entry in found["labels"]:
         mine = [(word, tag) for word, tag in tokens if label_of[word] == entry["label"]]
@@ -292,32 +285,32 @@ def test_eval_finds_what_was_planted(trained: Path, monkeypatch: pytest.MonkeyPa
     assert len(found["pairs"]) == 2 * 8
 
 
-def test_pairs_of_a_causal_model_are_with_earlier_heads(invoke: Invoke) -> None:
+def test_pairs_of_a_causal_model_are_with_earlier_heads(printed: Printed) -> None:
     for name, more, names in (
         ("near", "model.distance=2", ["head 1 to the left", "head 2 to the left", "head more than 2 to the left"]),
         ("turned", "model.decomposition={kind: rotary}", [f"head {x} to the left" for x in (1, 2, 3)]),
     ):
-        invoke("train", "tiny.yaml", f"name={name}", "task={kind: lm}", "model.causal=true", "train.steps=2", more)
-        found = json.loads(invoke("eval", f"runs/{name}", "--labels", "--top", "1", "--json"))
+        printed("train", "tiny.yaml", f"name={name}", "task={kind: lm}", "model.causal=true", "train.steps=2", more)
+        found = json.loads(printed("eval", f"runs/{name}", "--labels", "--top", "1", "--json"))
         assert [group["bucket"] for group in found["pairs"]] == names * 2
 
 
-def test_pairs_are_those_of_the_last_iteration_where_each_has_its_own(invoke: Invoke) -> None:
-    invoke("train", "tiny.yaml", "name=own", "train.steps=3", "model.share_potentials=false")
-    found = json.loads(invoke("eval", "runs/own", "--masks", "1", "--labels", "--top", "1", "--json"))
+def test_pairs_are_those_of_the_last_iteration_where_each_has_its_own(printed: Printed) -> None:
+    printed("train", "tiny.yaml", "name=own", "train.steps=3", "model.share_potentials=false")
+    found = json.loads(printed("eval", "runs/own", "--masks", "1", "--labels", "--top", "1", "--json"))
     last = Model.load("runs/own").recipe.model.iterations
     assert {group["iteration"] for group in found["pairs"]} == {last}
     group = found["pairs"][0]
     pair, encoder = group["pairs"][0], Model.load("runs/own").network.encoder
     score = encoder.ternary_scores(iteration=last)[0, group["channel"], pair["child"], pair["head"]]
     assert pair["score"] == pytest.approx(score.item(), abs=1e-5)
-    assert f"ternary scores T of iteration {last}: score," in invoke("eval", "runs/own", "--masks", "1", "--labels")
+    assert f"ternary scores T of iteration {last}: score," in printed("eval", "runs/own", "--masks", "1", "--labels")
 
 
-def test_eval_in_json_and_text(invoke: Invoke, trained: Path) -> None:
-    plain = json.loads(invoke("eval", "runs/tiny", "--masks", "1", "--json"))
+def test_eval_in_json_and_text(printed: Printed, trained: Path) -> None:
+    plain = json.loads(printed("eval", "runs/tiny", "--masks", "1", "--json"))
     kept = (trained / "runs/tiny/checkpoints/eval-test.json").read_text(encoding="utf-8")
-    result = json.loads(invoke("eval", "runs/tiny", "--masks", "1", "--labels", "--top", "2", "--json"))
+    result = json.loads(printed("eval", "runs/tiny", "--masks", "1", "--labels", "--top", "2", "--json"))
     assert (trained / "runs/tiny/checkpoints/eval-test.json").read_text(encoding="utf-8") == kept
     found = {key: result.pop(key) for key in ("labels", "unused_labels", "pairs")}
     assert_near(result, plain)
@@ -327,7 +320,7 @@ def test_eval_in_json_and_text(invoke: Invoke, trained: Path) -> None:
         (channel, bucket) for channel in range(2) for bucket in labels.bucket_names(3)
     ]
     assert all(len(group["pairs"]) == 2 for group in found["pairs"])
-    text = invoke("eval", "runs/tiny", "--masks", "1", "--labels")
+    text = printed("eval", "runs/tiny", "--masks", "1", "--labels")
     best = found["labels"][0]
     line = next(line for line in text.splitlines() if line.split()[:1] == [str(best["label"])])
     assert best["words"][0]["word"] in line
@@ -336,22 +329,20 @@ def test_eval_in_json_and_text(invoke: Invoke, trained: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pieces", "rotary"])
-def test_eval_of_other_models(name: str, others: Path, invoke: Invoke) -> None:
-    found = json.loads(invoke("eval", f"runs/{name}", "--masks", "1", "--labels", "--json"))
-    count = sum(len(sentence.words) for sentence in read_corpus(others / "test.conllu", "auto"))
-    assert sum(entry["count"] for entry in found["labels"]) <= count + 0.1
-    assert {word["word"] for entry in found["labels"] for word in entry["words"]} <= {
-        word for sentence in read_corpus(others / "test.conllu", "auto") for word in sentence.words
-    }
+def test_eval_of_other_models(name: str, others: Path, printed: Printed) -> None:
+    found = json.loads(printed("eval", f"runs/{name}", "--masks", "1", "--labels", "--json"))
+    words = [word for sentence in read_corpus(others / "test.conllu", "auto") for word in sentence.words]
+    assert sum(entry["count"] for entry in found["labels"]) <= len(words) + 0.1
+    assert {word["word"] for entry in found["labels"] for word in entry["words"]} <= {*words}
     names = [labels.distance_name(x) for x in (-3, -2, -1, 1, 2, 3)] if name == "rotary" else labels.bucket_names(3)
     assert [group["bucket"] for group in found["pairs"]] == names * 2
 
 
-def test_eval_of_text_without_anything_to_score(invoke: Invoke, text: str) -> None:
-    invoke("eval", "runs/tagger", text, code=3)
-    found = json.loads(invoke("eval", "runs/tagger", text, "--labels", "--json"))
+def test_eval_of_text_without_anything_to_score(printed: Printed, invoke: Invoke, text: str) -> None:
+    assert invoke("eval", "runs/tagger", text).code == 3
+    found = json.loads(printed("eval", "runs/tagger", text, "--labels", "--json"))
     assert all(entry.keys() == {"label", "count", "share", "words"} for entry in found["labels"])
-    assert "upos" not in invoke("eval", "runs/tagger", text, "--labels")
+    assert "upos" not in printed("eval", "runs/tagger", text, "--labels")
 
 
 def test_words_of_a_report_are_made_visible() -> None:

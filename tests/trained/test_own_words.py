@@ -58,8 +58,6 @@ def test_typographic_marks_of_raw_text_are_read_as_plain_ones(model: Model) -> N
         reader = Reader.of(model, [divided(typeset)])
         assert reader.split.text("spelling", 0).split(" ")[:4] == typeset.split()
         one, other = (next(model.analyze([text])) for text in (plain, typeset))
-        assert one.heads is not None
-        assert other.heads is not None
         assert other.words == typeset.split()
         np.testing.assert_array_equal(one.heads, other.heads)
         found = other.record()
@@ -84,7 +82,6 @@ def test_heads_are_other_words_of_the_sentence_or_the_root(model: Model) -> None
         kept = np.concatenate([arcs[..., :n, :n], arcs[..., :n, n + 3 : n + 4]], axis=-1)
         expected = kept / kept.sum(-1, keepdims=True)
         assert tree.words == tuple(sentence.words)
-        assert tree.marginals is not None
         assert tree.marginals[:, :2] == pytest.approx(expected, abs=1e-5)
         assert arcs[..., :n, n : n + 3].sum() > 1e-4  # or the test would say nothing
         assert tree.heads.max() <= n
@@ -94,9 +91,6 @@ def test_everything_that_is_said_of_words_is_said_of_the_sentence_s_own(model: M
     texts = [*TEXTS, "", "Rain"]
     for analysis in model.analyze(texts, latent_labels=2):
         n = len(analysis.words)
-        assert analysis.heads is not None
-        assert analysis.probabilities is not None
-        assert analysis.latent_labels is not None
         assert len(analysis.heads) == len(analysis.probabilities) == len(analysis.latent_labels[0]) == n
         assert ((analysis.heads >= 0) & (analysis.heads <= n)).all()
 

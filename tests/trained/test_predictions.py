@@ -43,7 +43,6 @@ def test_tags_are_the_best_of_each_word(tagger: Model, sentences: list[Sentence]
         with torch.no_grad():
             chances = word_scores(tagger.network, ids, every, every).softmax(-1)
         best, tags = chances.max(-1)
-        assert prediction is not None
         assert prediction["tags"] == [tagger.labels["xpos"][id] for id in tags.tolist()]
         assert prediction["tag_probability"] == pytest.approx(best.tolist(), rel=1e-4)
 
@@ -54,7 +53,7 @@ def test_tags_are_those_that_the_accuracy_is_computed_from(tagger: Model, senten
     right = [
         guess == gold
         for sentence, prediction in zip(sentences, predictions(tagger, sentences), strict=True)
-        for guess, gold in zip(prediction["tags"], sentence.tags["xpos"], strict=True)  # type: ignore[index]
+        for guess, gold in zip(prediction["tags"], sentence.tags["xpos"], strict=True)
     ]
     assert 0.0 < accuracy < 1.0
     assert np.mean(right) == pytest.approx(accuracy, abs=1e-12)
@@ -119,7 +118,6 @@ def test_words_written_as_a_mask_are_filled(trained: Path, sentences: list[Sente
     assert found == same
     assert nothing == {"masks": []}
     expected = with_its_second_word_hidden(model, sentences[0])
-    assert found is not None
     assert [one["words"] for one in found["masks"]] == [one["words"] for one in expected["masks"]]
     assert found["masks"][0]["probabilities"] == pytest.approx(expected["masks"][0]["probabilities"], rel=1e-5)
 

@@ -78,9 +78,7 @@ def test_doubt_is_of_the_sentence_alone(kind: str, number: int) -> None:
         mine = whole[questions.rows == place]
         for name in ("probabilities", "entropy", "expected_entropy", "mutual_information"):
             torch.testing.assert_close(getattr(found, name), getattr(mine, name), atol=2e-5, rtol=2e-4)
-        of_alone = given.task.questions(alone)
-        assert of_alone is not None
-        assert torch.equal(of_alone.gold, questions.gold[questions.rows == place])
+        assert torch.equal(given.task.questions(alone).gold, questions.gold[questions.rows == place])
 
 
 @ONE_OF_EACH
@@ -90,10 +88,8 @@ def test_questions_without_gold_have_no_known_answer(kind: str, number: int) -> 
         return
     batch = given.task.evaluation(given.batch([0, 3], {}), 0)
     questions = given.task.questions(batch)
-    assert questions is not None
     assert (questions.gold == -1).all()
     known = given.task.questions(given.task.evaluation(given.batch([0, 3]), 0))
-    assert known is not None
     assert known.gold.shape == questions.gold.shape
     assert (known.gold >= 0).all()
 
