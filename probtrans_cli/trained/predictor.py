@@ -148,7 +148,6 @@ class _Members(Predictor):
     several: ClassVar[bool] = True
     own_states: ClassVar[bool] = False
     own_arcs: ClassVar[bool] = False
-    sizes: Sizes = MappingProxyType({})
 
     @property
     @abstractmethod
@@ -168,7 +167,7 @@ class _Members(Predictor):
         if not wants.scores:
             return rest
         members = self.members(inputs, replace(wants, states=False, arcs=()))
-        return _answered(rest, by_name(_apart(scores, self.sizes) for scores in members), self.doubt)
+        return _answered(rest, by_name(map(_apart, members)), self.doubt)
 
 
 def _without_scores(predictor: Predictor | Network, inputs: Inputs, wants: Wants) -> Outputs:
@@ -179,7 +178,7 @@ def _without_scores(predictor: Predictor | Network, inputs: Inputs, wants: Wants
     return outputs
 
 
-def _apart(scores: Scores, sizes: Sizes) -> dict[tuple[str, int], Tensor]:
+def _apart(scores: Scores, sizes: Sizes = MappingProxyType({})) -> dict[tuple[str, int], Tensor]:
     return {
         (name, number): part
         for name, values in scores.items()
@@ -269,7 +268,7 @@ class Ensemble(_Members):
             return super().__call__(inputs, wants)
         rest, scores = _without_scores(self.first, inputs, wants), replace(wants, states=False, arcs=())
         answers: list[Outputs] = [replace(cast(Any, member), doubt=True)(inputs, scores) for member in self.predictors]
-        outputs = _answered(rest, by_name(_apart(answer.scores, self.sizes) for answer in answers), doubt=True)
+        outputs = _answered(rest, by_name(_apart(answer.scores) for answer in answers), doubt=True)
         doubt = {}
         for name, mean_answer in outputs.doubt.items():
             expected = torch.stack([answer.doubt[name].expected_entropy for answer in answers]).mean(0)
@@ -279,7 +278,7 @@ class Ensemble(_Members):
 
 
 @dataclass(frozen=True)
-class Draws(_Members):
+class Draws(Predictor):
     """Draws of the uncertain weights, the same ones for every batch; the mean distribution has the temperature."""
 
     network: Network
@@ -289,50 +288,39 @@ class Draws(_Members):
     seed: int = field(default=0, kw_only=True)
     sizes: Sizes = field(default_factory=dict, kw_only=True)
     member_arcs: bool = field(default=False, kw_only=True)  # whether answers have the arcs of each draw
-    own_arcs: ClassVar[bool] = True
-
-    @property
-    def first(self) -> Plain:
-        return Plain(self.network)
+    own_states: ClassVar[bool] = False
 
     @property
     def several(self) -> bool:  # type: ignore[override]
         return self.samples > 1
 
-    def _passes(self, inputs: Inputs, wants: Wants) -> Iterator[Outputs]:
-        device = inputs.ids.device
-        for number in range(self.samples):
-            with torch.random.fork_rng([device] if device.type == "cuda" else []):
-                torch.manual_seed(mixed_seed(self.seed, number))
-                with drawn(self.network):
-                    outputs: Outputs = self.network(inputs, wants)
-            yield outputs
-
-    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
-        return (outputs.scores for outputs in self._passes(inputs, wants))
-
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
         if wants.tree_scores:  # arcs are means over draws
             return Outputs()
-        if not wants.arcs:
-            return tempered(super().__call__(inputs, wants), self.temperature)
-        rest = _without_scores(self.first, inputs, replace(wants, arcs=()))
-        kept: list[Tensor] = []  # the arcs of each draw, or only their sum
+        rest = _without_scores(self.network, inputs, replace(wants, arcs=()))
+        device = inputs.ids.device
+        arcs: list[Tensor] = []  # of each draw, or only their sum
 
         def members() -> Iterator[dict[tuple[str, int], Tensor]]:
-            for outputs in self._passes(inputs, replace(wants, states=False)):
-                assert outputs.arcs is not None, "they are wanted"
-                kept.append(outputs.arcs)
-                if not self.member_arcs:
-                    kept[:] = [reduce(torch.add, kept)]
+            for number in range(self.samples):
+                with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                    torch.manual_seed(mixed_seed(self.seed, number))
+                    with drawn(self.network):
+                        outputs: Outputs = self.network(inputs, replace(wants, states=False))
+                if outputs.arcs is not None:
+                    arcs.append(outputs.arcs)
+                    if not self.member_arcs:
+                        arcs[:] = [reduce(torch.add, arcs)]
                 yield _apart(outputs.scores, self.sizes)
 
         if wants.scores:
             rest = tempered(_answered(rest, by_name(members()), self.doubt), self.temperature)
-        else:
+        elif wants.arcs:
             deque(members(), maxlen=0)
-        member_arcs = torch.stack(kept) if self.member_arcs else None
-        return replace(rest, arcs=reduce(torch.add, kept) / self.samples, member_arcs=member_arcs)
+        if not wants.arcs:
+            return rest
+        member_arcs = torch.stack(arcs) if self.member_arcs else None
+        return replace(rest, arcs=reduce(torch.add, arcs) / self.samples, member_arcs=member_arcs)
 
 
 @dataclass(frozen=True)
