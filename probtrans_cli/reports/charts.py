@@ -120,15 +120,15 @@ class Curve:
     @classmethod
     def of(cls, name: str, pairs: Iterable[tuple[Any, Any]], colour: int = 0, *, points: bool = False) -> Curve:
         """Make a curve of steps and values; only finite numbers count, and many points are thinned to means."""
-        finite = [(float(x), float(y)) for x, y in pairs if _is_number(x) and _is_number(y)]
+        finite = [
+            pair
+            for pair in pairs
+            if all(isinstance(x, int | float) and not isinstance(x, bool) and abs(x) < 1e300 for x in pair)
+        ]
         both = np.array(finite, dtype=np.float64).reshape(-1, 2)
         if len(both) > MOST_POINTS:
             both = np.array([part.mean(axis=0) for part in np.array_split(both, MOST_POINTS)])
         return cls(name, both[:, 0], both[:, 1], colour, points)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:

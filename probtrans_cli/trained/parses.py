@@ -134,16 +134,13 @@ class Analysis:
         """Return where the prediction stands in formats other than JSON; ``probability``: with the probabilities."""
         if why := self.sentence.unread:
             return Places(title=f"not read: {why}", comments={"unread": why})
-        several = (
-            {} if self.number is None else {"tree": f"{self.number[0]}", "log_prob": f"{rounded(self.number[1]):.6f}"}
-        )
-        if self.task is None or self.prediction is None:
-            title = ", ".join(f"{name} {value}" for name, value in several.items())
-            return Places(title=title, comments=several)
-        places, prediction = self.task.places(self.prediction, probability=probability), self.prediction
-        if several:
-            title = ", ".join([*(f"{name} {value}" for name, value in several.items()), *filter(None, [places.title])])
-            places = replace(places, title=title, comments={**places.comments, **several})
+        places, prediction = Places(), self.prediction or {}
+        if self.task is not None and self.prediction is not None:
+            places = self.task.places(self.prediction, probability=probability)
+        if self.number is not None:
+            several = {"tree": f"{self.number[0]}", "log_prob": f"{rounded(self.number[1]):.6f}"}
+            titles = [*(f"{name} {value}" for name, value in several.items()), *filter(None, [places.title])]
+            places = replace(places, title=", ".join(titles), comments={**places.comments, **several})
         misc = {name: [f"{value:.4f}" for value in prediction[key]] for name, key in MISC.items() if key in prediction}
         return replace(places, misc={**places.misc, **misc}) if misc else places
 
@@ -355,13 +352,10 @@ class Parser:
             marginals=np.full((n, n + 1), np.nan) if self.options.marginals else None,
             task=None if nothing is None else task,
         )
-        if not readings:
-            of_task = task.answers.trees and self.options.trees and not sentence.unread
-            return [replace(plain, heads=chain_of(n), probabilities=np.full(n, np.nan)) if of_task else plain]
-        if sentence.unread:
-            return [replace(plain, reading=reading) for reading in readings]
-        no_chances = np.full(n, np.nan)
-        return [replace(plain, heads=chain_of(n), probabilities=no_chances, reading=reading) for reading in readings]
+        has_trees = readings or (task.answers.trees and self.options.trees)
+        if has_trees and not sentence.unread:
+            plain = replace(plain, heads=chain_of(n), probabilities=np.full(n, np.nan))
+        return [replace(plain, reading=reading) for reading in readings] if readings else [plain]
 
     def every_tree(
         self, sentences: Sequence[Sentence], *, gold: bool = False, strict: bool = False

@@ -173,9 +173,8 @@ def uncertainty_scores(
             batches=lambda split: [part for batch in batches(split) for part in divided(split, batch, channels)]
         )
     scores = evaluate(model.task, asking, split, how, final=True, watch=watch)
-    notes, measured = watch.rows.columns(), {}
-    if notes:
-        measured = of_notes(notes)
+    notes = watch.rows.columns()
+    measured = of_notes(notes) if notes else {}
     if scale is not None:
         measured |= _beside(notes, model.temperature, "without" if temperature != 1.0 else "with")
     choices = {name: rows.columns() for name, rows in watch.choices.items()}
