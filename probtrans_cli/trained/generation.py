@@ -45,9 +45,8 @@ def next_words(model: ModelBase, prefixes: Sequence[Sequence[str]]) -> Float[np.
     require_next_words(model)
     # The word that is hidden may be any: nothing reads it.
     sentences = [Sentence([*prefix, "?"]) for prefix in prefixes]
-    split, limit = Split.encode(sentences, model.vocabulary, {}), model.network.longest
-    if limit is not None and (longest := int(split.lengths.max())) > limit:
-        raise _no_position(longest, limit)
+    split = Split.encode(sentences, model.vocabulary, {})
+    _require_positions(model, int(split.lengths.max()))
     batch = model.collate(split, np.arange(len(split)))
     last = torch.zeros_like(batch.mask)
     last[torch.arange(len(last)), batch.mask.sum(1) - 1] = True
@@ -106,9 +105,7 @@ class _Group:
     @torch.no_grad()
     def read(self, model: ModelBase, words: Sequence[str]) -> None:
         """Read one more word of each."""
-        limit = model.network.longest
-        if limit is not None and self.length + 2 > limit:  # the word behind needs a position, too
-            raise _no_position(self.length + 2, limit)
+        _require_positions(model, self.length + 2)  # the word behind needs a position, too
         vocabulary, device, features = model.vocabulary, model.machine.device, None
         ids = torch.tensor([vocabulary.encode_words([word]).ids for word in words], device=device)
         if vocabulary.features is not None:
@@ -120,8 +117,10 @@ class _Group:
         self.length += 1
 
 
-def _no_position(words: int, limit: int) -> DataError:
-    return DataError(beyond_positions(words, limit), hint="generate fewer words, or give a shorter prompt")
+def _require_positions(model: ModelBase, words: int) -> None:
+    limit = model.network.longest
+    if limit is not None and words > limit:
+        raise DataError(beyond_positions(words, limit), hint="generate fewer words, or give a shorter prompt")
 
 
 def words_of(prompt: str | Sequence[str]) -> list[str]:

@@ -36,7 +36,10 @@ class Machine:
         if section.threads is not None:
             torch.set_num_threads(section.threads)
         wanted = section.precision == "bfloat16" or (section.precision == "auto" and cuda)
-        self.bfloat16 = wanted and has_fast_bfloat16(self.device.type)
+        # A processor that only imitates bfloat16 takes up to fifty times as long, without a word.
+        self.bfloat16 = wanted and bool(
+            torch.cuda.is_bf16_supported(including_emulation=False) if cuda else bfloat16_is_faster()
+        )
         if wanted and not self.bfloat16:
             console.log(f"warning: this {'GPU' if cuda else 'processor'} is slow in bfloat16: float32 is used instead")
         if section.allocator == "keep" and not keep_memory():
@@ -52,16 +55,6 @@ class Machine:
         cpu = f"cpu, {threads} thread{'s' if threads > 1 else ''}"
         name = torch.cuda.get_device_name() if self.device.type == "cuda" else cpu
         return f"{name}, {'bfloat16' if self.bfloat16 else 'float32'}, torch {torch.__version__}"
-
-
-def has_fast_bfloat16(device: str) -> bool:
-    """Return whether a GPU has arithmetic in bfloat16; of a CPU, whether a product in it is faster than in float32.
-
-    A processor that only imitates it takes up to fifty times as long, without a word.
-    """
-    if device == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bfloat16_is_faster()
 
 
 def require_device(section: Runtime) -> None:

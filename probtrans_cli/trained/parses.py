@@ -24,7 +24,7 @@ from probtrans_cli.trained.reader import Reader
 from probtrans_cli.trained.several import SentenceTrees, Tree, random_of
 from probtrans_cli.trees.best import Trees
 from probtrans_cli.trees.decode import method_for
-from probtrans_cli.trees.drawing import EveryTree, arc_probabilities, reads_right_to_left, tree_record
+from probtrans_cli.trees.drawing import EveryTree, reads_right_to_left, tree_record
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 
 MISC = {"LatentLabelEntropy": "latent_label_entropy", "HeadEntropy": "head_entropy"}
@@ -402,18 +402,16 @@ class Parser:
             # None of sentences to be split.
             predictions |= dict(zip(batch.indices.tolist(), self._abstained(batch.predictions), strict=False))
             for number, tree in enumerate(trees):
-                chances = np.exp(tree.scores[:, :, : n + root])
-                spread = tree.deviations()
+                every_head = np.exp(tree.scores[:, :, : n + root])
+                chosen, spread = tree.probabilities(), tree.deviations()
                 for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
                     heads[index][number] = tree.heads[row][real]
+                    probabilities[index][number] = chosen[row][real]
                     if spread is not None:
                         of_index = deviations.setdefault(index, np.full(heads[index].shape, np.nan))
                         of_index[number] = spread[row][real]
-                    of_words = chances[row][real][:, np.pad(real, (0, root), constant_values=True)]
-                    probabilities[index][number] = arc_probabilities(
-                        heads[index][None, None, number], of_words[None, None]
-                    )
-                    if len(of_words) <= LONGEST_WITH_MARGINALS:
+                    if real.sum() <= LONGEST_WITH_MARGINALS:
+                        of_words = every_head[row][real][:, np.pad(real, (0, root), constant_values=True)]
                         kept = marginals.setdefault(index, np.zeros((len(readings), *of_words.shape), dtype=np.float32))
                         kept[number] = of_words
         predictions |= dict(enumerate(self.splitter.predictions(sentences) if self.splitter else ()))

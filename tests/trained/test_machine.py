@@ -79,7 +79,7 @@ def test_bfloat16_is_used_where_it_is_faster(fast: bool, monkeypatch, capsys) ->
 
 
 def test_answers_in_another_precision_than_the_training(trained: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(machine, "has_fast_bfloat16", lambda _: True)
+    monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: True)
     monkeypatch.chdir(trained)
     assert not load("runs/tagger").machine.bfloat16
     assert load("runs/tagger", precision="bfloat16").machine.bfloat16
