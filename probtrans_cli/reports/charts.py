@@ -132,7 +132,7 @@ class Curve:
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a `metrics.jsonl`; what is no line of ours, as the last line after a kill, is left out."""
+    """Yield the records of a `metrics.jsonl`, without damaged lines such as the last one after a kill."""
     if not os.path.lexists(path):
         return
     with regular.open_file(path) as file:
@@ -201,7 +201,7 @@ def chart(
 
 
 def legend(curves: Sequence[Curve]) -> str:
-    """The names of curves beside their colours."""
+    """Return a list of the curves' names beside their colours."""
     names: dict[int, list[str]] = {}
     for curve in curves:
         names.setdefault(curve.colour, []).append(curve.name)

@@ -217,7 +217,7 @@ def _tree_row(name: str, scores: dict[str, Any]) -> list[str]:
 
 
 def relation_report(trees: dict[str, Any]) -> str:
-    """Write what `eval --relations` found, in the first convention that was scored: a row a gold relation.
+    """Write the scores of `eval --relations`, in the first convention that was scored: a row a gold relation.
 
     First the trees that were read beside the best channel and baseline, then recall and precision of every channel.
     """
@@ -255,7 +255,7 @@ def _range(interval: Sequence[float] | None, between: str = " to ") -> str:
 
 
 def repeats(trees: dict[str, Any]) -> bool:
-    """Whether nothing was punctuation, so that a second table would show the first one's numbers again."""
+    """Return whether there was no punctuation, so that both conventions have the same numbers."""
     return "no_punct" in trees and trees["no_punct"]["all"]["words"] == trees["with_punct"]["all"]["words"]
 
 
@@ -300,7 +300,7 @@ def evaluation_report(result: dict[str, Any]) -> str:
 
 
 def label_report(result: dict[str, Any]) -> str:
-    """Write what `eval --labels` found: a line a label, then the pairs of every channel and bucket."""
+    """Write the result of `eval --labels`: a line a label, then the pairs of every channel and bucket."""
     labels = result["labels"]
     about = [column for column in ("upos", "words", "xpos") if any(column in label for label in labels)]
     text = "\nlatent labels, by expected share of the words, and what goes with each, with its\n"

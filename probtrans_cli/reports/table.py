@@ -157,7 +157,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def plain(result: dict[str, Any]) -> str:
-    """The table for a terminal; where it is too narrow, further columns stand below."""
+    """Return the table for a terminal; where it is too narrow, the other columns stand below."""
     shown, lines = in_cells(result)
     safe = [[visible(cell, longest=console.width() - 20) if cell else "" for cell in line] for line in lines]
     return console.render(shown, safe, left=TEXTS)
@@ -240,7 +240,7 @@ LONGER = 2.0  # how many times as long a rival may have been trained
 
 
 def beside(result: dict[str, Any]) -> str:
-    """The rows of :func:`probtrans_cli.reports.table.table` as Markdown, transformers within the rows of their rivals.
+    """Return the rows of :func:`table` as Markdown, each transformer within the rows of its rivals.
 
     Where a cell has two figures, the model's stands first, then the transformer's. A transformer that is nobody's rival
     has a row of its own.

@@ -84,7 +84,7 @@ class Config(BaseModel):
 
 @dataclass
 class ModelBase:
-    """All that predicts. ``folder`` is the checkpoint that it came from, None while it is being trained."""
+    """A task with its network and vocabulary. ``folder``: the checkpoint it came from, None while it is trained."""
 
     recipe: Recipe
     vocabulary: Vocabulary
@@ -207,8 +207,8 @@ class ModelBase:
         return model
 
     def keep(self) -> None:
-        """Let :meth:`load` give this model, while its checkpoint stays as it is, to processes that are forked from now
-        on; each brings its own number of threads."""
+        """Let :meth:`load` return this model in processes that are forked from now on, while its checkpoint does not
+        change; each process sets its own number of threads."""
         assert self.folder is not None, "it was loaded"
         _KEPT[self.folder] = _stamp(self.folder), self
 
@@ -314,7 +314,7 @@ class ModelBase:
 
 
 class Undrawn(TorchFunctionMode):
-    """Draw no weights: those of a file take their places. Drawing them is a third of the time that a BERT loads."""
+    """Leave out drawing weights, which those of a file replace: it is a third of the time that a BERT loads."""
 
     _IN_PLACE = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
 

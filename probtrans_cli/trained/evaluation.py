@@ -66,8 +66,8 @@ def answered(
     passes: int = 1,
     ranks: Ranks = ALONE,
 ) -> Iterator[tuple[Outputs, Batch]]:
-    """Yield the batches of the passes of an evaluation with the outputs of a network or a predictor; of several
-    processes, each has its share of them."""
+    """Yield the batches of all passes over a split, each with the outputs of the predictor; each of several processes
+    yields its share."""
     predictor = (predictor if isinstance(predictor, Predictor) else Plain(predictor)).ready()
     for number in range(passes):
         for indices in ranks.share(how.batches(split)):
@@ -87,8 +87,8 @@ def task_scores(model: ModelBase, split: Split, *, final: bool) -> dict[str, Any
 
 @torch.inference_mode()
 def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
-    """Return what is worth watching in the encoder while it learns, see :attr:`Encoder.figures`, of a split's batch of
-    middle length."""
+    """Return the figures that an encoder reports while it learns, see :attr:`Encoder.figures`, of the split's middle
+    batch."""
     watched, how = model.network.encoder.top, model.evaluation()
     if watched.figures is None:
         return {}

@@ -43,10 +43,8 @@ def require_labels(model: ModelBase) -> None:
 
 
 def most_probable(distributions: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ``count`` most probable labels of ``distributions [..., d]``, first the best, ties by number.
-
-    Returns label numbers and their probabilities, both ``[..., min(count, d)]``.
-    """
+    """Return the ``count`` most probable labels of ``distributions [..., d]``, best first, ties by number, and their
+    probabilities, both ``[..., min(count, d)]``."""
     labels = np.argsort(-distributions, axis=-1, kind="stable")[..., :count]
     return labels, np.take_along_axis(distributions, labels, axis=-1)
 
@@ -70,7 +68,7 @@ class Types:
     columns: dict[str, Column] = field(default_factory=lambda: {name: Column() for name in COLUMNS})
 
     def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """Yield the same sentences, noted as they pass."""
+        """Yield the same sentences and collect their words and tags."""
         for sentence in sentences:
             no_tags = ["_"] * len(sentence.words)
             for name, column in self.columns.items():

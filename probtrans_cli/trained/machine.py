@@ -64,8 +64,10 @@ def require_device(section: Runtime) -> None:
 
 
 def keep_memory() -> bool:
-    """Let this process keep the memory that it lets go of; whether its C library can. A kernel fills each new page with
-    zeros when it is first touched, a tenth of a step where tensors have tens of megabytes."""
+    """Let this process keep freed memory for itself; return whether its C library can.
+
+    The kernel fills each new page with zeros at its first use, a tenth of a step where tensors have tens of megabytes.
+    """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is None:
         return False
@@ -74,5 +76,5 @@ def keep_memory() -> bool:
 
 
 def mixed_seed(seed: int, *numbers: int) -> int:
-    """Seed of one update, or of a part of it: well apart for neighbouring seeds and numbers."""
+    """Return the seed of an update or of a part of it, unlike those of neighbouring seeds and numbers."""
     return int(np.random.SeedSequence([seed, *numbers]).generate_state(1, np.uint64)[0] >> np.uint64(1))

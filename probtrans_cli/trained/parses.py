@@ -145,7 +145,7 @@ class Analysis:
         return replace(places, misc={**places.misc, **misc}) if misc else places
 
     def one_by_one(self) -> Iterator[Analysis]:
-        """Yield an analysis for each of several trees; without such, itself."""
+        """Yield an analysis for each of several trees, or this one where there are none."""
         trees = self.best if self.samples is None else self.samples
         if not trees:
             yield self
@@ -208,7 +208,7 @@ class Parser:
         splitter: Splitter | None = None,
         readings: Sequence[Reading] | None = None,
     ) -> None:
-        """Find out whether the model can answer."""
+        """Refuse, with a UsageError, what the model cannot answer."""
         self.model, self.options, self.splitter = model, options, splitter
         self.answers = self.left_out = 0
         kind = model.recipe.task.kind
@@ -243,7 +243,7 @@ class Parser:
 
     @property
     def arcs_are_calibrated(self) -> bool:
-        """Whether gold trees of dev have given a temperature to the heads of all that is drawn."""
+        """Whether the heads of every reading have a temperature, which comes from gold trees of dev."""
         if not self.readings:
             return not (self.options.trees and self.model.task.answers.trees) or self.model.arc_temperature is not None
         return all(self.model.arc_temperature_of(reading) is not None for reading in self.readings)
@@ -317,7 +317,9 @@ class Parser:
         if trees is None or not sentence.words:  # specials alone are no sentence
             return {}
         options, of_sentence = self.options, SentenceTrees(trees, row, len(sentence.words))
-        changes: dict[str, Any] = {"marginals": of_sentence.marginals} if options.marginals else {}
+        changes: dict[str, Any] = {}
+        if options.marginals:
+            changes["marginals"] = np.roll(of_sentence.probabilities, 1, axis=1)  # the root first
         if options.samples is not None:
             which = () if reading is None else (reading.channel, reading.iteration)
             random = random_of(options.seed, sentence.words, *which)

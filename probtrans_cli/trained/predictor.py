@@ -63,7 +63,7 @@ Sizes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-    """How a trained model is asked, from the command line to the predictor; by default as it was trained."""
+    """How a trained model predicts, from the command line to the predictor; by default as it was trained."""
 
     channel: str | int | None = None
     """The channel whose heads are read: a number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice, as for
@@ -109,7 +109,7 @@ def way_of(text: str) -> WeightPredict:
 
 
 class Predictor(ABC):
-    """A way to predict."""
+    """Makes predictions of a batch by one or several networks or passes."""
 
     network: Network
     several: ClassVar[bool]
@@ -350,7 +350,7 @@ class OnePass(Predictor):
 
 
 def tempered(outputs: Outputs, temperature: float) -> Outputs:
-    """Give the distributions a temperature; what members disagree about stays."""
+    """Divide the scores by a temperature; the mutual information, what members disagree about, stays."""
     if temperature == 1.0:
         return outputs
     scores = {name: values.float() / temperature for name, values in outputs.scores.items()}
@@ -418,7 +418,11 @@ def predictor_of(model: ModelBase, options: PredictOptions = AS_TRAINED, *, at_t
 
 
 def ensemble_of(members: Sequence[ModelBase], *, doubt: bool = False) -> Ensemble:
-    """Join several models."""
+    """Return the ensemble of several models.
+
+    Raises:
+        UsageError: they do not choose among the same classes, or read other vocabularies.
+    """
     first = members[0]
     _require_questions(first, "several runs")
     for member in members[1:]:

@@ -71,7 +71,7 @@ class Reader:
 
 
 def no_room(model: ModelBase, sentence: Sentence) -> str | None:
-    """Say why the encoder cannot read a sentence: it has too few positions; None: it can."""
+    """Return why the encoder cannot read a sentence, that it has too few positions; None: it can."""
     limit = model.network.longest
     # Hardly a character becomes several tokens, and never more than three; few stand around a sentence or behind it.
     if limit is None or 3 * sum(map(len, sentence.words)) + 2 + model.extra_words <= limit:

@@ -49,17 +49,13 @@ class SentenceTrees:
     """The distribution over the trees of a sentence."""
 
     def __init__(self, trees: Trees, row: int, n: int) -> None:
-        """``row``: of the batch; ``n``: the words of the sentence."""
+        """``row``: of the batch; ``n``: the words of the sentence. ``probabilities [n, n + 1]``: of every head of every
+        word, the root last; NaN where not known."""
         columns = [*range(n), -1]
         self.n, self.decoder, self.names = n, trees.decoder, trees.names
         self.scores = trees.scores[row, :n][:, columns]
         self.probabilities = trees.probabilities[row, :n][:, columns]
         self.relations = None if trees.relations is None else trees.relations[row, :n][:, :, columns].swapaxes(0, 1)
-
-    @property
-    def marginals(self) -> Float[np.ndarray, "n m"]:
-        """The probability of every head of every word, the root first; NaN where it is not known."""
-        return np.roll(self.probabilities, 1, axis=1)
 
     def draw(self, count: int, random: np.random.Generator) -> tuple[Tree, ...]:
         return self._trees(sample_trees(torch.from_numpy(self.scores), count, random), random)
@@ -98,8 +94,10 @@ class SentenceTrees:
 
 
 def random_of(seed: int, words: Sequence[str], *reading: object) -> np.random.Generator:
-    """Return random numbers of a sentence's own, wherever and with whatever others it stands; ``reading``: of which of
-    its trees."""
+    """Return random numbers that depend on a sentence's words alone, not on its place or on other sentences.
+
+    ``reading``: which of its trees are drawn, such as their channel and iteration.
+    """
     text = "\n".join([*map(str, reading), *words])
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return np.random.default_rng([seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])

@@ -73,7 +73,7 @@ else:
 
 
 def score(kind: ScorerName, predictions: str, gold: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Score a file."""
+    """Score a file; refuse options that its scorer does not take."""
     if predictions == gold == "-":
         raise UsageError("predictions and gold cannot both be standard input", hint="give a file for one of them")
     row = SCORERS[kind]
