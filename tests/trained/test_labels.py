@@ -97,8 +97,8 @@ def test_parse_shows_the_models_distributions(name: str, others: Path, printed: 
         expected = distributions(model, record["words"]) if record["words"] else []
         for word, shown in zip(expected, record["latent_labels"], strict=True):
             best = sorted(range(len(word)), key=lambda label, word=word: -word[label])[:4]
-            assert [one["label"] for one in shown] == best
-            assert [one["probability"] for one in shown] == pytest.approx(word[best].tolist(), abs=2e-6)
+            assert [label["label"] for label in shown] == best
+            assert [label["probability"] for label in shown] == pytest.approx(word[best].tolist(), abs=2e-6)
             in_misc = found.pop(0)
             assert [label for label, _ in in_misc] == best
             assert [p for _, p in in_misc] == pytest.approx(word[best].tolist(), abs=6e-5)
@@ -163,7 +163,7 @@ def test_notes_of_drawings() -> None:
     assert narrow[0].index("\\u202e") == narrow[1].index("x")
     picture = svg(noted)
     root = ElementTree.fromstring(picture)
-    texts = {one.text: float(one.get("y", "nan")) for one in root.iter("{http://www.w3.org/2000/svg}text")}
+    texts = {text.text: float(text.get("y", "nan")) for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert texts["a"] < texts["x"] < texts["<i>&"] < float(root.get("height", "nan"))
     assert "\u202e" not in picture
     assert svg(Drawing(("a", "b"), arcs)) == svg(Drawing(("a", "b"), arcs, notes=((), ())))
@@ -218,7 +218,9 @@ def test_counts_and_associations_are_what_plain_loops_give() -> None:
         np.testing.assert_allclose(found.share, share[order])
         np.testing.assert_allclose(found.pmi, pmi[order])
     for types in (0, 2):
-        assert [len(one.types) for one in labels.associations(np.zeros((types, 4)), range(4), 3)] == [0] * 4
+        assert [len(association.types) for association in labels.associations(np.zeros((types, 4)), range(4), 3)] == [
+            0
+        ] * 4
 
 
 def test_bucket_names_say_where_the_head_is() -> None:
@@ -271,13 +273,14 @@ def test_eval_finds_what_was_planted(trained: Path, monkeypatch: pytest.MonkeyPa
     label_of = {word: model.vocabulary.encode_words([word]).ids[0] % 8 for word, _ in tokens}
     for entry in found["labels"]:
         mine = [(word, tag) for word, tag in tokens if label_of[word] == entry["label"]]
-        assert {one["word"]: round(one["count"]) for one in entry["words"] if one["count"] > 0.5} == {
+        assert {word["word"]: round(word["count"]) for word in entry["words"] if word["count"] > 0.5} == {
             word: sum(w == word for w, _ in mine) for word, _ in mine
         }
         sure = math.log2(len(tokens) / len(mine))  # all of the word's tokens have this label
-        assert all(one["pmi"] == pytest.approx(sure, abs=0.01) for one in entry["words"] if one["count"] > 0.5)
-        for one in entry["upos"]:
-            assert one["share"] == pytest.approx(sum(tag == one["tag"] for _, tag in mine) / len(mine), abs=1e-3)
+        assert all(word["pmi"] == pytest.approx(sure, abs=0.01) for word in entry["words"] if word["count"] > 0.5)
+        for of_tag in entry["upos"]:
+            count = sum(tag == of_tag["tag"] for _, tag in mine)
+            assert of_tag["share"] == pytest.approx(count / len(mine), abs=1e-3)
     assert sorted([entry["label"] for entry in found["labels"]] + found["unused_labels"]) == list(range(8))
     pairs = next(g for g in found["pairs"] if g["channel"] == 0 and g["bucket"] == "head 3 to the right")["pairs"]
     assert {3, 5} <= {entry["label"] for entry in found["labels"]}

@@ -39,8 +39,8 @@ def test_the_model_reads_them_behind_every_sentence_with_a_word(model: Model) ->
 
 
 def test_white_space_around_words_is_no_part_of_them(model: Model) -> None:
-    (one,) = model.analyze([["Rain\n", "\tfell", "4\u00a01/2 "]])
-    assert one.words == ["Rain", "fell", "4\u00a01/2"]
+    (analysis,) = model.analyze([["Rain\n", "\tfell", "4\u00a01/2 "]])
+    assert analysis.words == ["Rain", "fell", "4\u00a01/2"]
 
 
 def test_typographic_marks_of_raw_text_are_read_as_plain_ones(model: Model) -> None:
@@ -51,19 +51,19 @@ def test_typographic_marks_of_raw_text_are_read_as_plain_ones(model: Model) -> N
     id = vocabulary._ids.pop("Goats")
     vocabulary._ids["'s"] = id
     try:
-        for text, expected in ((plain, id), (typeset, id)):
-            assert Reader.of(model, [divided(text)]).split.row("ids", 0)[1] == expected
+        for text in (plain, typeset):
+            assert Reader.of(model, [divided(text)]).split.row("ids", 0)[1] == id
         words = Reader.of(model, [Sentence(typeset.split())]).split
         assert words.row("ids", 0)[1] == vocabulary.UNKNOWN
         reader = Reader.of(model, [divided(typeset)])
         assert reader.split.text("spelling", 0).split(" ")[:4] == typeset.split()
-        one, other = (next(model.analyze([text])) for text in (plain, typeset))
-        assert other.words == typeset.split()
-        np.testing.assert_array_equal(one.heads, other.heads)
-        found = other.record()
-        assert found["text"] == typeset
-        told = json.dumps(one.record()).replace("'s", "’s").replace("\\u2019", "’")
-        assert json.loads(told) == json.loads(json.dumps(found))
+        of_plain, of_typeset = (next(model.analyze([text])) for text in (plain, typeset))
+        assert of_typeset.words == typeset.split()
+        np.testing.assert_array_equal(of_plain.heads, of_typeset.heads)
+        record = of_typeset.record()
+        assert record["text"] == typeset
+        expected = json.dumps(of_plain.record()).replace("'s", "’s").replace("\\u2019", "’")
+        assert json.loads(json.dumps(record)) == json.loads(expected)
     finally:
         del vocabulary._ids["'s"]
         vocabulary._ids["Goats"] = id
@@ -97,10 +97,10 @@ def test_everything_that_is_said_of_words_is_said_of_the_sentence_s_own(model: M
 
 def test_what_is_said_of_a_sentence_does_not_depend_on_those_beside_it(model: Model) -> None:
     alone = [next(model.analyze([text])).record() for text in TEXTS]
-    for one, other in zip(model.analyze(TEXTS), alone, strict=True):
-        found = one.record()
-        assert [one["words"] for one in found["tuples"]] == [one["words"] for one in other["tuples"]]
-        assert found["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+    for analysis, expected in zip(model.analyze(TEXTS), alone, strict=True):
+        record = analysis.record()
+        assert [tuple_["words"] for tuple_ in record["tuples"]] == [tuple_["words"] for tuple_ in expected["tuples"]]
+        assert record["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-5)
 
 
 def test_the_pictures_of_a_training_are_of_own_words(extractors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,10 +108,11 @@ def test_the_pictures_of_a_training_are_of_own_words(extractors: Path, monkeypat
     for run in ("tuples", "half"):
         model = Model.load(f"runs/{run}", threads=1)
         chosen = examples(model.recipe.data, model.vocabulary)
-        assert [" ".join(one.words) for one in chosen] == [text for text in TEXTS if 5 <= len(text.split()) <= 15]
+        words = [sentence.words for sentence in chosen]
+        assert [" ".join(of_sentence) for of_sentence in words] == [t for t in TEXTS if 5 <= len(t.split()) <= 15]
         page = Path(f"runs/{run}/trees/index.html").read_text(encoding="utf-8")
         records = [json.loads(part.split("</script>")[0]) for part in page.split('class="sentence">')[1:]]
-        assert [record["words"] for record in records] == [one.words for one in chosen]
+        assert [record["words"] for record in records] == words
 
 
 def test_latent_labels_are_about_own_words(
@@ -121,7 +122,7 @@ def test_latent_labels_are_about_own_words(
     file = tmp_path / "some.txt"
     file.write_text(Path("tuples.txt").read_text("utf-8"), encoding="utf-8")
     found = invoke("eval", "runs/tuples", str(file), "--labels", "--top", "50", "--json").json["labels"]
-    words = {one["word"] for label in found for one in label["words"]}
+    words = {entry["word"] for label in found for entry in label["words"]}
     assert words
     assert not words & set(extra_words(3))
     assert sum(label["count"] for label in found) <= sum(len(text.split()) for text in TEXTS) + 0.01

@@ -30,7 +30,7 @@ def sentences(trained: Path) -> list[Sentence]:
     """Those of dev, the longest first, so that batches take them in another order."""
     with (trained / "dev.conllu").open(encoding="utf-8") as lines:
         found = list(read_conllu(lines, "dev"))
-    return sorted(found, key=lambda one: -len(one.words))
+    return sorted(found, key=lambda sentence: -len(sentence.words))
 
 
 def test_tags_are_the_best_of_each_word(tagger: Model, sentences: list[Sentence]) -> None:
@@ -61,20 +61,20 @@ def test_tags_are_those_that_the_accuracy_is_computed_from(tagger: Model, senten
 
 def test_order_is_kept_and_an_empty_sentence_has_no_answer(tagger: Model, sentences: list[Sentence]) -> None:
     empty = Sentence([])
-    alone = [next(predictions(tagger, [one])) for one in sentences]
+    alone = [next(predictions(tagger, [sentence])) for sentence in sentences]
     mixed = [empty, *sentences[:3], empty, *sentences[3:], empty]
-    found = list(predictions(tagger, mixed))
-    assert [index for index, one in enumerate(found) if one is None] == [0, 4, len(mixed) - 1]
-    answers = [one for one in found if one is not None]
-    assert [one["tags"] for one in answers] == [one["tags"] for one in alone if one is not None]
-    assert [len(one["tags"]) for one in answers] == [len(one.words) for one in sentences]
+    answers = list(predictions(tagger, mixed))
+    assert [index for index, answer in enumerate(answers) if answer is None] == [0, 4, len(mixed) - 1]
+    tags = [answer["tags"] for answer in answers if answer is not None]
+    assert tags == [answer["tags"] for answer in alone]
+    assert list(map(len, tags)) == [len(sentence.words) for sentence in sentences]
     assert list(predictions(tagger, [])) == []
     assert list(predictions(tagger, [empty, empty])) == [None, None]
 
 
 def test_gold_labels_are_never_read(tagger: Model, sentences: list[Sentence]) -> None:
-    bare = [Sentence(one.words) for one in sentences]
-    wrong = [replace(one, tags={"xpos": ["no tag of train"] * len(one.words)}) for one in sentences]
+    bare = [Sentence(sentence.words) for sentence in sentences]
+    wrong = [replace(sentence, tags={"xpos": ["no tag of train"] * len(sentence.words)}) for sentence in sentences]
     expected = list(predictions(tagger, sentences))
     assert list(predictions(tagger, bare)) == expected
     assert list(predictions(tagger, wrong)) == expected
@@ -100,8 +100,7 @@ def with_its_second_word_hidden(model: Model, sentence: Sentence) -> Prediction:
 def test_nothing_is_hidden_for_a_language_model(trained: Path, sentences: list[Sentence]) -> None:
     """It fills what is written as a mask, and nothing else."""
     model = Model.load(str(trained / "runs/tiny"), threads=1)
-    found = list(predictions(model, sentences))
-    assert all(one == {"masks": []} for one in found)
+    assert list(predictions(model, sentences)) == [{"masks": []}] * len(sentences)
     (mask,) = with_its_second_word_hidden(model, sentences[0])["masks"]
     assert mask["word"] == 1
     assert len(mask["words"]) == len(mask["probabilities"]) == 5
@@ -118,7 +117,7 @@ def test_words_written_as_a_mask_are_filled(trained: Path, sentences: list[Sente
     assert found == same
     assert nothing == {"masks": []}
     expected = with_its_second_word_hidden(model, sentences[0])
-    assert [one["words"] for one in found["masks"]] == [one["words"] for one in expected["masks"]]
+    assert [mask["words"] for mask in found["masks"]] == [mask["words"] for mask in expected["masks"]]
     assert found["masks"][0]["probabilities"] == pytest.approx(expected["masks"][0]["probabilities"], rel=1e-5)
 
 
