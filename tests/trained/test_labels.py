@@ -218,9 +218,8 @@ def test_counts_and_associations_are_what_plain_loops_give() -> None:
         np.testing.assert_allclose(found.share, share[order])
         np.testing.assert_allclose(found.pmi, pmi[order])
     for types in (0, 2):
-        assert [len(association.types) for association in labels.associations(np.zeros((types, 4)), range(4), 3)] == [
-            0
-        ] * 4
+        associated = labels.associations(np.zeros((types, 4)), range(4), 3)
+        assert [len(association.types) for association in associated] == [0] * 4
 
 
 def test_bucket_names_say_where_the_head_is() -> None:
