@@ -131,6 +131,17 @@ def auroc(negative: np.ndarray, positive: np.ndarray) -> float | None:
     return float((below + upto).sum() / (2 * len(negative) * len(positive)))
 
 
+def confidence_scores(confidence: np.ndarray, right: np.ndarray) -> dict[str, float | None]:
+    """Return all scores of answers, by name, that need only their confidence ``[m]`` and whether each is right."""
+    return {
+        "ece": calibration_error(confidence, right),
+        "ece_floor": ece_floor(confidence),
+        "ece_width": calibration_error(confidence, right, by="width"),
+        "aurc": risk_coverage_area(confidence, right),
+        "error_auroc": auroc(1.0 - confidence[right], 1.0 - confidence[~right]),
+    }
+
+
 def brier(probabilities: np.ndarray, gold: np.ndarray) -> float:
     """Return the mean of ``Σ_k (p_k - 1[k = y])²`` (Brier 1950); where the right class is none of them, ``Σ_k
     p_k²``."""

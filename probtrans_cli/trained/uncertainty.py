@@ -208,11 +208,7 @@ def of_notes(notes: Mapping[str, np.ndarray]) -> dict[str, Any]:
     scores["brier"] = float(notes["brier"].mean(dtype=np.float64))
     if not len(right):
         return scores
-    scores["ece"] = uncertainty.calibration_error(confidence, right)
-    scores["ece_floor"] = uncertainty.ece_floor(confidence)
-    scores["ece_width"] = uncertainty.calibration_error(confidence, right, by="width")
-    scores["aurc"] = uncertainty.risk_coverage_area(confidence, right)
-    scores["error_auroc"] = uncertainty.auroc(1.0 - confidence[right], 1.0 - confidence[~right])
+    scores |= uncertainty.confidence_scores(confidence, right)
     for name, short in SHORT.items():
         if name in notes:
             doubt = notes[name][is_known]

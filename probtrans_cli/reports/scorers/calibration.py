@@ -112,11 +112,7 @@ def score(
         "number": len(confidence),
         "accuracy": float(is_right.mean()),
         **({"abstained": abstained} if abstained else {}),
-        "ece": uncertainty.calibration_error(confidence, is_right),
-        "ece_floor": uncertainty.ece_floor(confidence),
-        "ece_width": uncertainty.calibration_error(confidence, is_right, by="width"),
-        "aurc": uncertainty.risk_coverage_area(confidence, is_right),
-        "error_auroc": uncertainty.auroc(1.0 - confidence[is_right], 1.0 - confidence[~is_right]),
+        **uncertainty.confidence_scores(confidence, is_right),
     }
     if alternatives is not None and all(abs(sum(options.values()) - 1.0) < _MISSING for options in alternatives):
         squares = [
