@@ -59,6 +59,8 @@ INNER = ("latent_label_entropy", "head_entropy")  # names of the entropies insid
 Scores = Mapping[str, Tensor]
 Sizes = Mapping[str, Sequence[int]]
 """Of scores that hold several distributions side by side, the numbers of classes of each, by name."""
+Parts = Mapping[tuple[str, int], Tensor]
+"""Each of these distributions alone, by the name of the scores and its number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,32 +146,6 @@ class Plain(Predictor):
         return outputs
 
 
-class _Members(Predictor):
-    several: ClassVar[bool] = True
-    own_states: ClassVar[bool] = False
-    own_arcs: ClassVar[bool] = False
-
-    @property
-    @abstractmethod
-    def first(self) -> Predictor:
-        """The predictor of states and arcs."""
-
-    @abstractmethod
-    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
-        """Yield the scores of each member, by name."""
-
-    def ready(self) -> Self:
-        self.first.ready()
-        return self
-
-    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        rest = _without_scores(self.first, inputs, wants)
-        if not wants.scores:
-            return rest
-        members = self.members(inputs, replace(wants, states=False, arcs=()))
-        return _answered(rest, by_name(map(_apart, members)), self.doubt)
-
-
 def _without_scores(predictor: Predictor | Network, inputs: Inputs, wants: Wants) -> Outputs:
     # The states, arcs or scores of trees of a plain pass; nothing is computed where none are wanted.
     if not (wants.states or wants.arcs or wants.tree_scores):
@@ -178,7 +154,7 @@ def _without_scores(predictor: Predictor | Network, inputs: Inputs, wants: Wants
     return outputs
 
 
-def _apart(scores: Scores, sizes: Sizes = MappingProxyType({})) -> dict[tuple[str, int], Tensor]:
+def _apart(scores: Scores, sizes: Sizes = MappingProxyType({})) -> Parts:
     return {
         (name, number): part
         for name, values in scores.items()
@@ -186,7 +162,7 @@ def _apart(scores: Scores, sizes: Sizes = MappingProxyType({})) -> dict[tuple[st
     }
 
 
-def by_name(members: Iterator[Mapping[tuple[str, int], Tensor]]) -> dict[tuple[str, int], Predictive]:
+def by_name(members: Iterator[Parts]) -> dict[tuple[str, int], Predictive]:
     """Return the predictive distributions of members, by name and number."""
     first = next(members)
     if len(first) == 1:  # only sums are kept
@@ -203,7 +179,7 @@ def _answered(rest: Outputs, distributions: Mapping[tuple[str, int], Predictive]
     return replace(rest, scores=scores, doubt=alone if doubt else {})
 
 
-def _joined(chances: Mapping[tuple[str, int], Tensor]) -> dict[str, Tensor]:
+def _joined(chances: Parts) -> dict[str, Tensor]:
     # Log-probabilities; the distributions of one score stand side by side.
     scores: dict[str, list[Tensor]] = {}
     for (name, _), probabilities in chances.items():
@@ -212,7 +188,7 @@ def _joined(chances: Mapping[tuple[str, int], Tensor]) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True)
-class Dropout(_Members):
+class Dropout(Predictor):
     """Passes with dropout. What is dropped is a function of the pass and of what the batch looks like, so that the same
     input, cut into the same batches, gets the same answers."""
 
@@ -220,56 +196,65 @@ class Dropout(_Members):
     samples: int
     doubt: bool = False
     seed: int = field(default=0, kw_only=True)
+    several: ClassVar[bool] = True
+    own_states: ClassVar[bool] = False
+    own_arcs: ClassVar[bool] = False
 
-    @property
-    def first(self) -> Plain:
-        return self.plain
+    def ready(self) -> Self:
+        self.plain.ready()
+        return self
 
-    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
+    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        rest = _without_scores(self.plain, inputs, wants)
+        if not wants.scores:
+            return rest
         network, device = self.plain.network, inputs.ids.device
-        generators = [device] if device.type == "cuda" else []
-        for number in range(self.samples):
-            # Dropout is active, and nothing else that belongs to training; weights that are drawn there are not.
-            network.train()
-            for part in network.modules():
-                if isinstance(part, ParametrizationList):
-                    part.eval()
-            try:
-                with torch.random.fork_rng(generators):
-                    torch.manual_seed(mixed_seed(self.seed, number))
-                    outputs = replace(self.plain, doubt=False)(inputs, wants)
-            finally:
-                network.eval()
-            yield outputs.scores
+
+        def members() -> Iterator[Parts]:
+            for number in range(self.samples):
+                # Dropout is active, and nothing else that belongs to training; weights that are drawn there are not.
+                network.train()
+                for part in network.modules():
+                    if isinstance(part, ParametrizationList):
+                        part.eval()
+                try:
+                    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                        torch.manual_seed(mixed_seed(self.seed, number))
+                        outputs = replace(self.plain, doubt=False)(inputs, replace(wants, states=False, arcs=()))
+                finally:
+                    network.eval()
+                yield _apart(outputs.scores)
+
+        return _answered(rest, by_name(members()), self.doubt)
 
 
 @dataclass(frozen=True)
-class Ensemble(_Members):
+class Ensemble(Predictor):
     """Several networks that were trained for the same answers, each with its own temperature."""
 
     predictors: Sequence[Predictor]
     doubt: bool = False
-
-    @property
-    def first(self) -> Predictor:
-        return self.predictors[0]
+    several: ClassVar[bool] = True
+    own_states: ClassVar[bool] = False
+    own_arcs: ClassVar[bool] = False
 
     def ready(self) -> Self:
         for predictor in self.predictors:
             predictor.ready()
         return self
 
-    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
-        return (predictor(inputs, wants).scores for predictor in self.predictors)
-
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        """Of members that have members themselves, the expected entropy is theirs, not that of their mean."""
-        if not (self.doubt and wants.scores):
-            return super().__call__(inputs, wants)
-        rest, scores = _without_scores(self.first, inputs, wants), replace(wants, states=False, arcs=())
-        answers: list[Outputs] = [replace(cast(Any, member), doubt=True)(inputs, scores) for member in self.predictors]
+        rest = _without_scores(self.predictors[0], inputs, wants)
+        if not wants.scores:
+            return rest
+        wants = replace(wants, states=False, arcs=())
+        if not self.doubt:
+            scores = (predictor(inputs, wants).scores for predictor in self.predictors)
+            return _answered(rest, by_name(map(_apart, scores)), doubt=False)
+        answers: list[Outputs] = [replace(cast(Any, member), doubt=True)(inputs, wants) for member in self.predictors]
         outputs = _answered(rest, by_name(_apart(answer.scores) for answer in answers), doubt=True)
         doubt = {}
+        # Of members that have members themselves, the expected entropy is theirs, not that of their mean.
         for name, mean_answer in outputs.doubt.items():
             expected = torch.stack([answer.doubt[name].expected_entropy for answer in answers]).mean(0)
             of_model = (mean_answer.entropy - expected).clamp_min(0)
@@ -301,7 +286,7 @@ class Draws(Predictor):
         device = inputs.ids.device
         arcs: list[Tensor] = []  # of each draw, or only their sum
 
-        def members() -> Iterator[dict[tuple[str, int], Tensor]]:
+        def members() -> Iterator[Parts]:
             for number in range(self.samples):
                 with torch.random.fork_rng([device] if device.type == "cuda" else []):
                     torch.manual_seed(mixed_seed(self.seed, number))
