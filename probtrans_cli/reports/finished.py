@@ -109,10 +109,10 @@ def _locate(path: Path) -> tuple[Path, Path | None]:
     if ended and ended.get("exit") != 0:
         reason = " ".join(str(ended.get("reason")).split())
         raise CheckpointError(f"{where}: not finished, exit code {ended.get('exit')}: {folder_name(reason)}")
-    there = any_in(path / "checkpoints")
-    if not there and not (path / "recipe.yaml").is_file():
+    has_checkpoints = any_in(path / "checkpoints")
+    if not has_checkpoints and not (path / "recipe.yaml").is_file():
         raise CheckpointError(f"{where}: not a run folder: it has neither a recipe.yaml nor checkpoints")
-    if not ended or not there:
+    if not ended or not has_checkpoints:
         raise CheckpointError(f"{where}: not finished: it has no {'best checkpoint' if ended else 'exit.json'}")
     return best(path / "checkpoints"), path
 

@@ -59,10 +59,10 @@ def write_report(run: Path, recipe: Recipe) -> None:
     }
     body = "".join(f"<section><h2>{escape(title)}</h2>\n{part}</section>\n" for title, part in sections.items() if part)
     code = ended.get("exit")
-    how = "finished" if code == 0 else f"exit code {code}: {ended.get('reason')}" if ended else "not finished"
+    outcome = "finished" if code == 0 else f"exit code {code}: {ended.get('reason')}" if ended else "not finished"
     column = recipe.task.chosen_column
     facts = {
-        "how it ended": visible(how, longest=300),
+        "how it ended": visible(outcome, longest=300),
         "task": " ".join(filter(None, [recipe.task.kind, column])),
         "model": recipe.model.kind,
         "seed": str(recipe.seed),
@@ -140,8 +140,8 @@ def _temperatures(stored: Mapping[str, Any]) -> str:
         numbers = [fitted.get(key) for key in ("value", "nll", "nll_tempered")] if isinstance(fitted, dict) else []
         if numbers and all(isinstance(number, int | float) for number in numbers):
             value, before, after = numbers
-            how = "the scores divided by it have the least loss there"
-            text += quiet(f"{name} of dev {value:.3f}: {how}, {after:.4f}, and {before:.4f} as they are.")
+            meaning = "the scores divided by it have the least loss there"
+            text += quiet(f"{name} of dev {value:.3f}: {meaning}, {after:.4f}, and {before:.4f} as they are.")
     return text
 
 
@@ -162,8 +162,8 @@ def _tree_table(scores: Mapping[str, Mapping[str, Any]]) -> str:
                 )
     reading = next(iter(trees.values()))["reading"]
     iteration = "the last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
-    how = f"Induced trees of channel {reading['channel']}, {iteration}, {reading['decoder']}"
-    return f"<h3>Trees</h3>\n{table(['', *trees], rows)}{quiet(f'{how}; {CONVENTIONS[convention]}.')}"
+    origin = f"Induced trees of channel {reading['channel']}, {iteration}, {reading['decoder']}"
+    return f"<h3>Trees</h3>\n{table(['', *trees], rows)}{quiet(f'{origin}; {CONVENTIONS[convention]}.')}"
 
 
 def _curves(metrics: Sequence[Mapping[str, Any]], recipe: Recipe, best_step: int | None) -> str:
@@ -193,8 +193,8 @@ def _errors(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         of_split, parts = scores.get(split, {}), {}
         confusions = of_split.get("confusions") or {}
         if matrix := confusion_matrix(confusions):
-            how = "A row is a gold label, a column the predicted one; the stronger the colour, the larger the share."
-            parts[f"Confusions on {split}"] = f"{quiet(how)}{matrix}<h3>The worst</h3>\n{worst_confusions(confusions)}"
+            note = "A row is a gold label, a column the predicted one; the stronger the colour, the larger the share."
+            parts[f"Confusions on {split}"] = f"{quiet(note)}{matrix}<h3>The worst</h3>\n{worst_confusions(confusions)}"
         if types := of_split.get("types"):
             rows = [
                 [visible(name), *(shown(key, of_type[key]) for key in TYPE_SCORES + TYPE_COUNTS)]

@@ -81,8 +81,8 @@ def coordinate_report(result: dict[str, Any]) -> str:
     """Write what `train --check-width` prints."""
     widths = result["widths"]
     rows = [
-        [name, *(f"{value:.3g}" for value in of["change"]), *map(_exponent, of["exponents"].values())]
-        for name, of in result["activations"].items()
+        [name, *(f"{value:.3g}" for value in sizes["change"]), *map(_exponent, sizes["exponents"].values())]
+        for name, sizes in result["activations"].items()
     ]
     title = f"{result['name']}: mean absolute coordinate of what {result['updates']} updates at the full rate change"
     text = console.render(["", *map(str, widths), "exponent", "of |x|"], rows, title=title)
@@ -99,10 +99,10 @@ def _exponent(value: float | None) -> str:
 def coordinate_picture(result: dict[str, Any]) -> str:
     """Draw the changes of the coordinate check over the width as SVG."""
     curves = {
-        f"{name} ({_exponent(of['exponents']['change']).strip()})": list(
-            zip(result["widths"], of["change"], strict=True)
+        f"{name} ({_exponent(sizes['exponents']['change']).strip()})": list(
+            zip(result["widths"], sizes["change"], strict=True)
         )
-        for name, of in result["activations"].items()
+        for name, sizes in result["activations"].items()
     }
     return lines({f"{result['name']}: change in {result['updates']} updates": curves}, "width", "mean |x - x_0|")
 
@@ -185,10 +185,8 @@ def exponents(widths: Sequence[int], sizes: Sequence[Mapping[str, Mapping[str, f
     where there is none, as of a change of 0."""
     table: dict[str, dict[str, Any]] = {}
     for name in sizes[0]:
-        of = {key: [each[name][key] for each in sizes] for key in ("change", "size")}
-        slopes = {key: exponent(widths, values) for key, values in of.items()}
-        table[name] = {
-            **of,
-            "exponents": {key: slope if math.isfinite(slope) else None for key, slope in slopes.items()},
-        }
+        columns = {key: [of_width[name][key] for of_width in sizes] for key in ("change", "size")}
+        slopes = {key: exponent(widths, values) for key, values in columns.items()}
+        finite = {key: slope if math.isfinite(slope) else None for key, slope in slopes.items()}
+        table[name] = {**columns, "exponents": finite}
     return table

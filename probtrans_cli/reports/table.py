@@ -58,9 +58,9 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
     rows = sorted(((_row(runs), runs) for runs in together), key=lambda pair: _order(pair[0]))
     means = []
     for family, mean in _over_corpora([runs for _, runs in rows]):
-        of = [_row(runs) for runs in family]
-        several = {"runs": [run for row in of for run in row["runs"]], "corpora": [row["corpora"] for row in of]}
-        means.append(_row(mean) | {"mean_of": [row["recipe"] for row in of]} | several)
+        parts = [_row(runs) for runs in family]
+        several = {"runs": [run for row in parts for run in row["runs"]], "corpora": [row["corpora"] for row in parts]}
+        means.append(_row(mean) | {"mean_of": [row["recipe"] for row in parts]} | several)
     result = {"rows": [row for row, _ in rows], "means": sorted(means, key=_order)}
     for of_part in result.values():
         for row in of_part:
@@ -263,12 +263,12 @@ def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, A
     """
     same = ("corpora", "task", "column", "metric", "pretrained", "scale")
     rivals = []
-    for each in rows:
-        score = (each["dev"] or each["test"] or {}).get(each["metric"])  # None of some means over corpora
-        if each["model"] == RIVAL and score and all(each[key] == row[key] for key in same):
-            rivals.append((score["mean"], each))
+    for rival in rows:
+        score = (rival["dev"] or rival["test"] or {}).get(rival["metric"])  # None of some means over corpora
+        if rival["model"] == RIVAL and score and all(rival[key] == row[key] for key in same):
+            rivals.append((score["mean"], rival))
     most = math.inf if row["seconds"] is None else LONGER * row["seconds"]
-    in_time = [(mean, each) for mean, each in rivals if (each["seconds"] or 0.0) <= most]
+    in_time = [(mean, rival) for mean, rival in rivals if (rival["seconds"] or 0.0) <= most]
     choose = max if row["larger_is_better"] else min
     return choose(in_time or rivals, key=lambda rival: rival[0], default=(None, None))[1]
 

@@ -35,7 +35,7 @@ def evaluate(
     task: Task,
     predictor: Network | Predictor,
     split: Split,
-    how: Evaluation,
+    evaluation: Evaluation,
     *,
     final: bool,
     watch: Watch | None = None,
@@ -49,7 +49,7 @@ def evaluate(
         watch: is called with every batch of this process and its outputs.
     """
     counts, passes = Counts(), (task.draws or 1) if final else 1
-    for outputs, batch in answered(task, predictor, split, how, passes=passes, ranks=ranks):
+    for outputs, batch in answered(task, predictor, split, evaluation, passes=passes, ranks=ranks):
         counts.add(task.measure(outputs, batch))
         if watch is not None:
             watch(outputs, batch)
@@ -61,7 +61,7 @@ def answered(
     task: Task,
     predictor: Network | Predictor,
     split: Split,
-    how: Evaluation,
+    evaluation: Evaluation,
     *,
     passes: int = 1,
     ranks: Ranks = ALONE,
@@ -70,10 +70,10 @@ def answered(
     yields its share."""
     predictor = (predictor if isinstance(predictor, Predictor) else Plain(predictor)).ready()
     for number in range(passes):
-        for indices in ranks.share(how.batches(split)):
-            batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=how.device)
+        for indices in ranks.share(evaluation.batches(split)):
+            batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=evaluation.device)
             batch = task.evaluation(batch, number)
-            with how.autocast():
+            with evaluation.autocast():
                 outputs = predictor(batch, task.wants(batch))
             yield outputs, batch
 
@@ -89,7 +89,7 @@ def task_scores(model: ModelBase, split: Split, *, final: bool) -> dict[str, Any
 def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
     """Return the figures that an encoder reports while it learns, see :attr:`Encoder.figures`, of the split's middle
     batch."""
-    watched, how = model.network.encoder.top, model.evaluation()
+    watched, evaluation = model.network.encoder.top, model.evaluation()
     if watched.figures is None:
         return {}
     figures: dict[str, float] = {}
@@ -99,13 +99,11 @@ def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
         measured = watched.figures(arguments[0], encoded)
         figures.update({name: float(figure) for name, figure in measured.items()})
 
-    batches = how.batches(split)
-    batch = collate(
-        split, batches[len(batches) // 2], model.task.columns, padding=model.task.vocabulary.PAD, device=how.device
-    )
+    batches = evaluation.batches(split)
+    batch = model.collate(split, batches[len(batches) // 2])
     handle = watched.register_forward_hook(look)
     try:
-        with how.autocast():
+        with evaluation.autocast():
             plain(model).ready()(model.task.evaluation(batch, 0), Wants(states=True))
     finally:
         handle.remove()

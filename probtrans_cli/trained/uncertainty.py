@@ -165,14 +165,14 @@ def uncertainty_scores(
     if model.temperature is not None and predictor == predictor_of(model, PredictOptions(uncertainty=predictor.doubt)):
         scale = 1.0 / model.temperature if temperature == 1.0 else temperature
     watch = Notes(model, predictor, scale)
-    how, asking = model.evaluation(), predictor
+    evaluation, answering = model.evaluation(), predictor
     if model.recipe.model.facts.has_head_variables:
-        asking, channels = _WithInnerWants(model, predictor), model.recipe.model.channels
-        batches = how.batches
-        how = how._replace(
+        answering, channels = _WithInnerWants(model, predictor), model.recipe.model.channels
+        batches = evaluation.batches
+        evaluation = evaluation._replace(
             batches=lambda split: [part for batch in batches(split) for part in divided(split, batch, channels)]
         )
-    scores = evaluate(model.task, asking, split, how, final=True, watch=watch)
+    scores = evaluate(model.task, answering, split, evaluation, final=True, watch=watch)
     notes = watch.rows.columns()
     measured = of_notes(notes) if notes else {}
     if scale is not None:
@@ -188,15 +188,15 @@ def uncertainty_scores(
     scores["uncertainty"] = measured
     if ood is not None:
         ood_watch = Notes(model, predictor)
-        for outputs, batch in answered(model.task, asking, ood, how, passes=model.task.draws or 1):
+        for outputs, batch in answered(model.task, answering, ood, evaluation, passes=model.task.draws or 1):
             ood_watch(outputs, batch)
         ood_notes = ood_watch.rows.columns()
         scores["ood"] = {"sentences": len(ood)}
         for part, name in (("entropy", "ood_auroc"), ("mutual_information", "ood_auroc_mi")):
             if part in notes and part in ood_notes:
                 scores["ood"][name] = uncertainty.auroc(_of_sentences(notes, part), _of_sentences(ood_notes, part))
-                measured_there = ood_notes[part]  # none, if no word of it was asked for
-                scores["ood"][part] = float(measured_there.mean(dtype=np.float64)) if len(measured_there) else None
+                of_ood = ood_notes[part]  # none, if no word of it was asked for
+                scores["ood"][part] = float(of_ood.mean(dtype=np.float64)) if len(of_ood) else None
     return scores
 
 
@@ -220,14 +220,14 @@ def of_notes(notes: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return scores
 
 
-def _beside(notes: Mapping[str, np.ndarray], temperature: float | None, how: str) -> dict[str, Any]:
+def _beside(notes: Mapping[str, np.ndarray], temperature: float | None, name: str) -> dict[str, Any]:
     # Loss and calibration `with` or `without` the temperature, where they are predicted the other way.
     is_known = ~np.isnan(notes["scaled_confidence"])
     ece = None
     if is_known.any():
         ece = uncertainty.calibration_error(notes["scaled_confidence"][is_known], notes["right"][is_known])
     scaled = {"nll": _mean_of(notes["scaled_nll"], notes["learned"]), "ece": ece}
-    return {"temperature": temperature, f"{how}_temperature": scaled}
+    return {"temperature": temperature, f"{name}_temperature": scaled}
 
 
 SHORT: Mapping[str, str] = {

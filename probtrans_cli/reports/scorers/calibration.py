@@ -142,8 +142,8 @@ def _from_conllu(sentence: Sentence, column: str | None) -> Answers:
     name = MISC_PROBABILITY if column is None else PROBABILITIES[column]
     name = name if all(name in entry for entry in entries) else MISC_PROBABILITY
     if not all(name in entry for entry in entries):
-        there = [name for name, key in PROBABILITIES.items() if all(key in entry for entry in entries)]
-        raise _without_probabilities(sentence.where, column, there)
+        present = [name for name, key in PROBABILITIES.items() if all(key in entry for entry in entries)]
+        raise _without_probabilities(sentence.where, column, present)
     predicted = comments.get("predicted")
     if predicted == ENTITIES:
         hint = "write them with parse -f jsonl, which has the tags"
@@ -157,10 +157,10 @@ def _from_conllu(sentence: Sentence, column: str | None) -> Answers:
     return Answers(sentence.words, sentence.where, tags, chances, predicted=predicted if predicted in COLUMNS else None)
 
 
-def _without_probabilities(where: str, column: str | None, there: Sequence[str]) -> DataError:
+def _without_probabilities(where: str, column: str | None, present: Sequence[str]) -> DataError:
     hint = f"write it with parse --prob: words need {PROBABILITIES.get(column or '', MISC_PROBABILITY)}= in MISC"
-    if there:
-        hint = f"the probabilities there are of {', '.join(there)}: write --column {there[0]}"
+    if present:
+        hint = f"the probabilities there are of {', '.join(present)}: write --column {present[0]}"
     return DataError(f"{where}: has no probabilities of {column or 'tags'}", hint=hint)
 
 
@@ -199,9 +199,9 @@ def _of_record(record: Mapping[str, Any], where: str, column: str | None) -> Ans
         return Answers(words, where, {"tag": []}, [])
     # A parser has a list of each column, with its probabilities.
     names = ("tags", "tag_probability") if column is None or "tags" in record else (column, f"{column}_probability")
-    there = [name for name in PROBABILITIES if f"{'relation' if name == RELATION else name}_probability" in record]
-    if there and not set(names) <= record.keys():
-        raise _without_probabilities(where, column, there)
+    present = [name for name in PROBABILITIES if f"{'relation' if name == RELATION else name}_probability" in record]
+    if present and not set(names) <= record.keys():
+        raise _without_probabilities(where, column, present)
     tags, chances = [str(tag) for tag in record[names[0]]], [_number(value, where) for value in record[names[1]]]
     if not len(words) == len(tags) == len(chances):
         raise DataError(f"{where}: {len(words)} words, {len(tags)} tags and {len(chances)} probabilities")
