@@ -122,13 +122,10 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
                     # An entropy of the prediction itself stays.
                     {
                         **prediction,
-                        **{
-                            name: values[row][of_words].tolist()
-                            for name, values in entropies.items()
-                            if name not in prediction
-                        },
+                        **{name: values[row][real].tolist() for name, values in entropies.items()},
+                        **prediction,
                     }
-                    for row, (prediction, of_words) in enumerate(zip(batch.predictions, tokens, strict=True))
+                    for row, (prediction, real) in enumerate(zip(batch.predictions, tokens, strict=True))
                 ]
             batch.trees = model.task.trees(outputs, inputs) if options.trees else None
         batch.host = _hosts(split, indices)
