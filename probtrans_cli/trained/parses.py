@@ -53,11 +53,10 @@ class ParseOptions(PredictOptions):
     """Whether the probabilities of all heads are kept."""
 
     def __post_init__(self) -> None:
-        counts = {name: getattr(self, name) for name in ("latent_labels", "top", "samples", "best")}
-        least = {**dict.fromkeys(counts, 1), "seed": 0}
-        for name, number in (counts | {"seed": self.seed}).items():
-            if number is not None and number < least[name]:
-                raise UsageError(f"{name} {number}: is out of range", hint=f"give {least[name]} or more")
+        for name, least in (("latent_labels", 1), ("top", 1), ("samples", 1), ("best", 1), ("seed", 0)):
+            number = getattr(self, name)
+            if number is not None and number < least:
+                raise UsageError(f"{name} {number}: is out of range", hint=f"give {least} or more")
 
 
 class Word(str):

@@ -54,6 +54,7 @@ from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trees import decode
 
+SEED = 0  # of dropout and of draws of the weights: the same input gets the same answers
 INNER = ("latent_label_entropy", "head_entropy")  # names of the entropies inside the network
 
 Scores = Mapping[str, Tensor]
@@ -195,7 +196,6 @@ class Dropout(Predictor):
     plain: Plain
     samples: int
     doubt: bool = False
-    seed: int = field(default=0, kw_only=True)
     several: ClassVar[bool] = True
     own_states: ClassVar[bool] = False
     own_arcs: ClassVar[bool] = False
@@ -219,7 +219,7 @@ class Dropout(Predictor):
                         part.eval()
                 try:
                     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-                        torch.manual_seed(mixed_seed(self.seed, number))
+                        torch.manual_seed(mixed_seed(SEED, number))
                         outputs = replace(self.plain, doubt=False)(inputs, replace(wants, states=False, arcs=()))
                 finally:
                     network.eval()
@@ -270,8 +270,6 @@ class Draws(Predictor):
     samples: int
     temperature: float = 1.0
     doubt: bool = False
-    seed: int = field(default=0, kw_only=True)
-    sizes: Sizes = field(default_factory=dict, kw_only=True)
     member_arcs: bool = field(default=False, kw_only=True)  # whether answers have the arcs of each draw
     own_states: ClassVar[bool] = False
 
@@ -289,14 +287,14 @@ class Draws(Predictor):
         def members() -> Iterator[Parts]:
             for number in range(self.samples):
                 with torch.random.fork_rng([device] if device.type == "cuda" else []):
-                    torch.manual_seed(mixed_seed(self.seed, number))
+                    torch.manual_seed(mixed_seed(SEED, number))
                     with drawn(self.network):
                         outputs: Outputs = self.network(inputs, replace(wants, states=False))
                 if outputs.arcs is not None:
                     arcs.append(outputs.arcs)
                     if not self.member_arcs:
                         arcs[:] = [reduce(torch.add, arcs)]
-                yield _apart(outputs.scores, self.sizes)
+                yield _apart(outputs.scores, self.network.output.sizes)
 
         if wants.scores:
             rest = tempered(_answered(rest, by_name(members()), self.doubt), self.temperature)
@@ -316,7 +314,6 @@ class OnePass(Predictor):
     state: Kind
     temperature: float = 1.0
     doubt: bool = False
-    sizes: Sizes = field(default_factory=dict, kw_only=True)
     several: ClassVar[bool] = True
     own_states: ClassVar[bool] = False
     own_arcs: ClassVar[bool] = False
@@ -326,7 +323,8 @@ class OnePass(Predictor):
         if not wants.scores:
             return rest
         outputs: Outputs = self.network(inputs, replace(wants, states=False, arcs=(), moments=self.state))
-        means, variances = (_apart(values, self.sizes) for values in (outputs.scores, outputs.variances))
+        sizes = self.network.output.sizes
+        means, variances = (_apart(values, sizes) for values in (outputs.scores, outputs.variances))
         if self.doubt:
             distributions = {name: predictive(mean, variances[name]) for name, mean in means.items()}
             return tempered(_answered(rest, distributions, doubt=True), self.temperature)
@@ -396,9 +394,9 @@ def predictor_of(model: ModelBase, options: PredictOptions = AS_TRAINED, *, at_t
             raise UsageError(message, hint="give a number of draws, --weights 16")
         method = weights or trained_as
         if method.kind == "samples":
-            return Draws(model.network, method.samples, temperature, doubt, sizes=model.network.output.sizes)
+            return Draws(model.network, method.samples, temperature, doubt)
         if method.kind == "moments":
-            return OnePass(model.network, method.state, temperature, doubt, sizes=model.network.output.sizes)
+            return OnePass(model.network, method.state, temperature, doubt)
     return Plain(model.network, temperature, doubt)
 
 

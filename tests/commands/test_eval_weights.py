@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -153,7 +154,7 @@ def test_distributions_side_by_side_are_averaged_apart() -> None:
     members = [{"words": torch.randn(4, 5, generator=generator)} for _ in range(3)]
     apart = by_name({("words", 0): one["words"][:, :2], ("words", 1): one["words"][:, 2:]} for one in members)
     network = _Fixed(members)
-    found = Draws(network, 3, sizes={"words": [2, 3]})(_INPUTS, Wants(sentence=True)).scores["words"].exp()  # type: ignore[arg-type]
+    found = Draws(network, 3)(_INPUTS, Wants(sentence=True)).scores["words"].exp()  # type: ignore[arg-type]
     torch.testing.assert_close(found[:, :2].sum(-1), torch.ones(4))
     torch.testing.assert_close(found[:, 2:].sum(-1), torch.ones(4))
     torch.testing.assert_close(found[:, :2], apart["words", 0].probabilities)
@@ -166,6 +167,7 @@ class _Fixed(torch.nn.Module):
     def __init__(self, members: list[dict[str, torch.Tensor]]) -> None:
         super().__init__()
         self.left = iter(members)
+        self.output = SimpleNamespace(sizes={"words": [2, 3]})
 
     def forward(self, inputs: Any, wants: Wants) -> Outputs:
         del inputs, wants
