@@ -327,6 +327,12 @@ def test_the_command_of_a_row_has_all_of_its_seeds(tmp_path: Path) -> None:
 # --- beside transformers ----------------------------------------------------------------------------------------------
 
 
+def rival(name: str, table_rows: list[dict[str, Any]]) -> str | None:
+    """The recipe of the transformer that a row stands beside."""
+    rivals = {row["recipe"]: rival_of(row, table_rows) for row in table_rows}
+    return None if rivals[name] is None else rivals[name]["recipe"]
+
+
 def test_a_model_stands_beside_the_best_transformer_of_the_same_data(tmp_path: Path, print_table: PrintTable) -> None:
     ours = run(tmp_path / "ours", scores(30, 33), "name=ours", seconds=61)
     worse = run(tmp_path / "worse", scores(29, 20), "name=worse", TRANSFORMER, seconds=62)
@@ -337,10 +343,7 @@ def test_a_model_stands_beside_the_best_transformer_of_the_same_data(tmp_path: P
         ours / "recipe.yaml",
         "# Resolved recipe.\n# Command: probtrans train ours `x`\nversion: 1\n# Command: not this\n",
     )
-    found = rows(ours, worse, better, other, started)
-    assert rival_of(found[[row["recipe"] for row in found].index("ours")], found) == next(
-        row for row in found if row["recipe"] == "better"
-    )
+    assert rival("ours", rows(ours, worse, better, other, started)) == "better"
     code, out, err = print_table(ours, worse, better, other, started, "-f", "beside")
     assert (code, err) == (0, "")
     by_name = {row["recipe"]: row for row in printed_rows(out)}
@@ -383,11 +386,6 @@ def test_a_rival_takes_at_most_twice_as_long(tmp_path: Path) -> None:
     soon = run(tmp_path / "soon", scores(31, 34), "name=soon", TRANSFORMER, seconds=1200)
     late = run(tmp_path / "late", scores(21, 24), "name=late", TRANSFORMER, seconds=1201)
     found = rows(short, long, untimed, soon, late)
-
-    def rival(name: str, given: list[dict[str, Any]]) -> str | None:
-        beside_it = rival_of(next(row for row in given if row["recipe"] == name), given)
-        return None if beside_it is None else beside_it["recipe"]
-
     assert [rival(name, found) for name in ("short", "long", "untimed")] == ["soon", "late", "late"]
     assert rival("short", rows(short, late)) == "late"
 
@@ -399,7 +397,7 @@ def test_a_higher_score_is_the_better_rival(tmp_path: Path) -> None:
         for dev in (0.7, 0.9, 0.8)
     ]
     found = rows(ours, *rivals)
-    assert rival_of(next(row for row in found if row["recipe"] == "pos-ewt-a"), found)["recipe"] == "t0.9"
+    assert rival("pos-ewt-a", found) == "t0.9"
     assert "90.96 ± 0.10 %" in beside({"rows": found, "means": []})
 
 
@@ -409,13 +407,11 @@ def test_a_perplexity_stands_beside_one_over_the_same_words(tmp_path: Path) -> N
     smaller = run(tmp_path / "smaller", scores(3, 3), "name=smaller", TRANSFORMER, "data.vocabulary.max_size=20")
     hidden = run(tmp_path / "hidden", scores(4, 4), "name=hidden", TRANSFORMER, "task.mlm.rate=0.5")
     same = run(tmp_path / "same", scores(40, 43), "name=same", TRANSFORMER)
-    found = {row["recipe"]: row for row in rows(ours, smaller, hidden, same)}
-    assert rival_of(found["ours"], [*found.values()]) is found["same"]
+    assert rival("ours", rows(ours, smaller, hidden, same)) == "same"
     ours = run(tmp_path / "tagger", scores(0.3, 0.3, "accuracy"), "name=tagger", XPOS)
     other = ("name=other", TRANSFORMER, "data.vocabulary.max_size=20", XPOS)
     theirs = run(tmp_path / "other", scores(0.4, 0.4, "accuracy"), *other)
-    found = {row["recipe"]: row for row in rows(ours, theirs)}
-    assert rival_of(found["tagger"], [*found.values()]) is found["other"]
+    assert rival("tagger", rows(ours, theirs)) == "other"
 
 
 def test_scores_of_dev_are_called_so(tmp_path: Path) -> None:
