@@ -220,16 +220,16 @@ class Parser:
             require_labels(model)
         if options.abstain is not None and not model.task.answers.abstains:
             raise UsageError(f"--abstain: a task of kind {kind} leaves no answers out", hint="leave it out")
-        if predictor is None:
-            predictor = predictor_of(model, options)
-        self.predictor = predictor
+        self.predictor = predictor or predictor_of(model, options)
         if readings is None:
-            channels = range(model.recipe.model.trees) if options.channel == "all" else [options.channel]
-            names = [None if channel is None else str(channel) for channel in channels]
+            channels: Sequence[str | int | None] = [options.channel]
+            if options.channel == "all":
+                channels = range(model.recipe.model.trees)
             # A parser's trees are its predictions, unless its encoder's are asked for.
             chosen = (options.channel, options.iteration, options.decoder) != (None, None, None)
-            wanted = options.trees and (chosen or not model.task.answers.trees)
-            readings = [model.read(name, options.iteration, options.decoder) for name in names] if wanted else []
+            if not options.trees or (model.task.answers.trees and not chosen):
+                channels = ()
+            readings = [model.read(channel, options.iteration, options.decoder) for channel in channels]
         self.several = options.samples is not None or options.best is not None or options.marginals
         if options.best is not None and any(reading.decoder == "argmax" for reading in readings):
             message = "--best: heads that are chosen word by word (argmax) are no trees"

@@ -52,7 +52,7 @@ class Notes:
 
     def __init__(self, model: ModelBase, predictor: Predictor, scale: float | None = None) -> None:
         self.model, self.predictor, self.scale = model, predictor, scale
-        self.names = (*PARTS, *INNER) if predictor.several else (PARTS[0], *INNER)
+        self.parts = PARTS if predictor.several else PARTS[:1]
         self.rows = _Rows()
         self.choices: defaultdict[str, _Rows] = defaultdict(_Rows)
 
@@ -73,7 +73,7 @@ class Notes:
             "confidence": confidence,
             "nll": -_at(scores.float().log_softmax(-1), gold),
             "brier": _brier(chances, gold),
-            **{name: getattr(doubt, name) for name in self.names if name in PARTS},
+            **{name: getattr(doubt, name) for name in self.parts},
         }
         if self.scale is not None:
             scaled = (scores.float() * self.scale).log_softmax(-1)
