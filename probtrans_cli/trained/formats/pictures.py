@@ -123,13 +123,11 @@ def drawing(analysis: Analysis, options: DisplayOptions) -> Drawing:
 
 def _gold_arcs(analysis: Analysis) -> Iterator[Arc]:
     heads = gold_heads(analysis.sentence)
-    relations = (
-        analysis.sentence.relations or [""] * len(heads) if analysis.task and analysis.task.answers.trees else []
-    )
-    return (
-        Arc(number, head, None, GOLD, relation=relations[number - 1].strip("_") if relations else "")
-        for number, head in enumerate(heads, start=1)
-    )
+    relations = None
+    if analysis.task is not None and analysis.task.answers.trees:
+        relations = analysis.sentence.relations
+    for number, (head, relation) in enumerate(zip(heads, relations or [""] * len(heads), strict=True), start=1):
+        yield Arc(number, head, None, GOLD, relation=relation.strip("_"))
 
 
 # --- the gallery ------------------------------------------------------------------------------------------------------
