@@ -94,13 +94,15 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
     wanted = Wants(arcs=arcs, states=options.latent_labels)
     inside = predict and predictor.doubt  # the uncertainty inside the network is part of a prediction
     wanted = with_inner_wants(model, predictor, wanted) if inside else wanted
+    # Long sentences are cut into batches of their own, as arcs are as many as pairs of words.
     of_pair = len(wanted.arcs) * model.recipe.model.channels * (kept_arcs + options.trees)
     batches = options.ranks.share(model.evaluation().batches(split))
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
         inputs = options.shown(model.collate(split, indices))
         wants = model.task.wants(inputs) if predict else Wants()
-        masked = wants.tokens is None or wants.sentence or bool(wants.tokens.any())
-        wants = replace(wants if masked else Wants(), arcs=wanted.arcs, states=wanted.states)
+        # In a batch without a hidden word, nothing is predicted.
+        has_questions = wants.tokens is None or wants.sentence or bool(wants.tokens.any())
+        wants = replace(wants if has_questions else Wants(), arcs=wanted.arcs, states=wanted.states)
         outputs = Outputs()
         if wants.scores or wants.states or wants.arcs:
             with model.machine.autocast():
@@ -108,7 +110,7 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
         if model.recipe.model.facts.has_head_labels:  # P(head), over its labels
             outputs = _each_arcs(outputs, lambda arcs: arcs.float().sum(-3, keepdim=True))
         own_words = inputs.words
-        if extra := model.extra_words:  # the last words of a sentence are not its own
+        if extra := model.extra_words:  # the last words of a sentence are not its own, and nobody's heads
             own_words = own_words & (own_words.cumsum(1) <= own_words.sum(1, keepdim=True) - extra)
             outputs = _each_arcs(outputs, partial(_without_heads, left_out=inputs.tokens_of(inputs.words & ~own_words)))
         batch = WordBatch(indices, own_words.cpu().numpy())
@@ -257,7 +259,7 @@ def read_arcs(
                 of_heads = scores[:, :, : scores.shape[1]]
             heads = decode.decode(decode.levelled(of_heads), batch.mask, reading.decoder)
             members = [scores_of(member, batch, reading, number) for member in batch.member_arcs]
-            log_p = scores
+            log_p = scores  # at the temperature
             temperature = model.arc_temperature_of(reading)
             if temperature or reading.channel == "mean":  # a mean of logarithms is no distribution by itself
                 log_p, *members = (

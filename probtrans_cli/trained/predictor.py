@@ -166,7 +166,7 @@ def _apart(scores: Scores, sizes: Sizes = MappingProxyType({})) -> Parts:
 def by_name(members: Iterator[Parts]) -> dict[tuple[str, int], Predictive]:
     """Return the predictive distributions of members, by name and number."""
     first = next(members)
-    if len(first) == 1:  # only sums are kept
+    if len(first) == 1:  # a member is forgotten once it is added to the sums
         (name,) = first
         return {name: mixture(scores[name] for scores in chain([first], members))}
     members_scores = [first, *members]
