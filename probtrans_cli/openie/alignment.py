@@ -52,7 +52,6 @@ class TupleWords(NamedTuple):
     further: Sequence[str] = ()  # of all further arguments that are neither a place nor a time
     location: Sequence[str] = ()
     time: Sequence[str] = ()
-    confidence: float = 1.0
 
 
 class _DroppedError(Exception):
@@ -211,8 +210,7 @@ def _aligned(
     for i, number in zip(place, numbers, strict=True):
         sides[marks[number]].append(i)
     arg2, location_time = map(tuple, sides)
-    relation_place, confidence = places.get("rel", ()), tuple_words.confidence
-    return Extraction(places["arg1"], relation_place, arg2, location_time, added, confidence=confidence)
+    return Extraction(places["arg1"], places.get("rel", ()), arg2, location_time, added)
 
 
 def _relation(

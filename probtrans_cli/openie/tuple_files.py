@@ -185,16 +185,14 @@ def score_carb(
     predictions: str, gold: str | None, *, single_match: bool = False, default_confidence: float | None = None
 ) -> dict[str, Any]:
     """Return CaRB's scores of a file, and how many tuples there are."""
-    theirs, ours = _both("carb", predictions, gold, default_confidence)
-    scores = carb_scores(theirs, ours, single_match=single_match)
-    return {name: round(value, 4) for name, value in vars(scores).items()} | _statistics(theirs, ours)
+    theirs, ours = _read_both("carb", predictions, gold, default_confidence)
+    return _reported(vars(carb_scores(theirs, ours, single_match=single_match)), theirs, ours)
 
 
 def score_wire57(predictions: str, gold: str | None) -> dict[str, Any]:
     """Return the Wire57-C scores of a file. Confidences do not matter, and may be missing."""
-    theirs, ours = _both("wire57", predictions, gold, 1.0)
-    scores = wire57_scores(theirs, ours)
-    return {name: round(value, 4) for name, value in scores.items()} | _statistics(theirs, ours)
+    theirs, ours = _read_both("wire57", predictions, gold, 1.0)
+    return _reported(wire57_scores(theirs, ours), theirs, ours)
 
 
 def score_coordinations(predictions: str, gold: str | None, *, compat: Compat | None = None) -> dict[str, Any]:
@@ -218,7 +216,9 @@ def score_coordinations(predictions: str, gold: str | None, *, compat: Compat | 
     }
 
 
-def _both(name: str, predictions: str, gold: str | None, default_confidence: float | None) -> tuple[Tuples, Tuples]:
+def _read_both(
+    name: str, predictions: str, gold: str | None, default_confidence: float | None
+) -> tuple[Tuples, Tuples]:
     if gold is None:
         raise UsageError(f"score {name} needs the gold tuples", hint="add --gold FILE")
     theirs = _by_sentence(read_gold(open_lines(find(gold)), display_name(gold)))
@@ -240,11 +240,12 @@ def _by_sentence(tuples: Iterable[SentenceTuple]) -> dict[str, list[TupleText]]:
     return sentences
 
 
-def _statistics(gold: Tuples, predicted: Tuples) -> dict[str, float]:
-    """Return how many gold tuples there are; of the predictions for their sentences what :func:`tuple_statistics` says;
-    and how many predictions are for other sentences, which do not count."""
+def _reported(scores: Mapping[str, float], gold: Tuples, predicted: Tuples) -> dict[str, float]:
+    """Return rounded scores; how many gold tuples there are; of the predictions for their sentences what
+    :func:`tuple_statistics` says; and how many predictions are for other sentences, which do not count."""
     elsewhere = sum(len(tuples) for key, tuples in predicted.items() if key not in gold)
     numbers = tuple_statistics(
         [set(" ".join((text.relation, *text.arguments)).split()) for text in predicted.get(key, ())] for key in gold
     )
-    return {"gold_tuples": sum(map(len, gold.values())), **numbers, "not_in_gold": elsewhere}
+    rounded = {name: round(value, 4) for name, value in scores.items()}
+    return {**rounded, "gold_tuples": sum(map(len, gold.values())), **numbers, "not_in_gold": elsewhere}
