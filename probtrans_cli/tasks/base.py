@@ -186,8 +186,6 @@ class Task(ABC):
     """How a word is represented that has not been read yet, if such words are predicted."""
     draws: int | None = None
     """How many draws of masks an evaluation whose figures are reported goes over; None: nothing is masked."""
-    arc_temperature: float = 1.0
-    """See :meth:`temper_arcs`."""
     outputs: int
     """The size of the output layer."""
     columns: Mapping[str, int] = MappingProxyType({})
@@ -265,7 +263,7 @@ class Task(ABC):
 
     def temper_arcs(self, temperature: float) -> None:
         """Divide the log-probabilities of heads by a temperature, where the task predicts heads."""
-        self.arc_temperature = temperature
+        del temperature
 
     @abstractmethod
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
@@ -327,6 +325,12 @@ def by_sentence(values: Sequence[Any], batch: Batch) -> Iterator[Sequence[Any]]:
     for number in batch.words.sum(1).tolist():
         yield values[start : start + number]
         start += number
+
+
+def records_by_sentence(columns: Mapping[str, Sequence[Any]], batch: Batch) -> list[Prediction]:
+    """A record for each sentence: of every column the values of its words."""
+    of_sentences = zip(*(by_sentence(values, batch) for values in columns.values()), strict=True)
+    return [{name: list(values) for name, values in zip(columns, row, strict=True)} for row in of_sentences]
 
 
 def entry_features(vocabulary: Vocabulary) -> Features | None:

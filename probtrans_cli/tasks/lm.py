@@ -31,6 +31,7 @@ class CausalLanguageModelling(PredictedWords):
         self._unscored = sorted({*vocabulary.specials} - {vocabulary.UNKNOWN})
         rules = {"unscored": self._unscored, "score_first": section.score_first}
         self.answers = replace(self.answers, rules=rules)
+        self.readout = Readout(section.rounds if section.readout == "mean-field" else None)
 
     def output(self, encoder: Encoder) -> WordLayer:
         section, size, never = self.section, self.vocabulary.size, (self.vocabulary.PAD, self.vocabulary.MASK)
@@ -51,10 +52,6 @@ class CausalLanguageModelling(PredictedWords):
         for special in self._unscored:
             scored = scored & (batch.ids != special)
         return scored if self.section.score_first else scored & (scored.cumsum(1) > 1)
-
-    @property
-    def readout(self) -> Readout:  # type: ignore[override]
-        return Readout(self.section.rounds if self.section.readout == "mean-field" else None)
 
     def training(self, batch: Batch) -> Batch:
         scored = self._scored(batch)

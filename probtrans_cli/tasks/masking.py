@@ -65,21 +65,18 @@ class Masks:
         numbers of the whole split, of which the latest are kept; 1 where the batch is padded."""
         kept = self._kept.get(draw)
         if kept is None or kept[0] is not batch.split:
+            shape: Any = (self.numbers, int(batch.split.lengths.sum()))
+            if draw is None:
+                uniform = np.random.default_rng(STATIC_SEED).random(shape, dtype=np.float32)
+            elif (seed := self.section.eval_seed) is None:
+                uniform = np.random.default_rng(EVALUATION_SEED + draw).random(shape, dtype=np.float32)
+            else:  # numpy's old generator, seeded with a list, is Python's own
+                uniform = np.random.RandomState([seed + draw]).random_sample(shape)
             if draw is not None:  # of evaluations one draw at a time
                 self._kept = {key: value for key, value in self._kept.items() if key is None}
-            kept = self._kept[draw] = batch.split, self.uniform(batch.split, draw)
+            kept = self._kept[draw] = batch.split, uniform
         of_batch = [batch.split.padded_values(values, batch.indices, 1.0) for values in kept[1]]
         return torch.stack([tensor(values, batch.ids.device) for values in of_batch])
-
-    def uniform(self, split: Split, draw: int | None) -> Float[np.ndarray, "k tokens"]:
-        """Uniform numbers for all tokens of a split: those of an evaluation's draw, or (None) those training keeps."""
-        shape: Any = (self.numbers, int(split.lengths.sum()))
-        if draw is None:
-            return np.asarray(np.random.default_rng(STATIC_SEED).random(shape, dtype=np.float32))
-        if (seed := self.section.eval_seed) is None:
-            return np.asarray(np.random.default_rng(EVALUATION_SEED + draw).random(shape, dtype=np.float32))
-        # numpy's old generator, seeded with a list, is Python's own.
-        return np.asarray(np.random.RandomState([seed + draw]).random_sample(shape))
 
     def hidden(self, batch: Batch, draw: Tensor) -> Bool[Tensor, "b n"]:
         """Which tokens are hidden."""

@@ -155,14 +155,22 @@ class MaskedLanguageModelling(PredictedWords):
         return Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
+        """``perplexity`` of the pooled ``loss``; where there are several mask draws, the standard error of their own
+        perplexities, and how many they are."""
         del final
         draws = sorted({draw for _, draw in counts})
         sums = np.array([[counts[name, draw] for name in ("loss", "words")] for draw in draws])
         if not draws or sums[:, 1].sum() == 0:
             raise nothing_hidden()
-        total, number = sums.sum(0)
-        return {**perplexities(sums), "loss": float(total / number)}
+        total, number = sums.sum(0)  # the loss of all draws is pooled
+        loss = float(total / number)
+        scores: dict[str, Any] = {"perplexity": perplexity(loss)}
+        with_words = sums[sums[:, 1] > 0]
+        if len(with_words) > 1:
+            each = np.array([perplexity(total / number) for total, number in with_words])
+            scores["perplexity_se"] = float(each.std(ddof=1) / math.sqrt(len(with_words)))
+            scores["masks"] = len(with_words)
+        return {**scores, "loss": loss}
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``masks``: of every word that is written as a mask its number from 0 (``word``), the ``words`` most probable
@@ -245,22 +253,6 @@ def frequencies(split: Split, vocabulary: Vocabulary) -> np.ndarray:
         counts += np.bincount(ids, minlength=vocabulary.size)
     counts[list(vocabulary.specials)] = 0.0
     return counts + 1.0
-
-
-def perplexities(sums: np.ndarray) -> dict[str, float]:
-    """``perplexity``, of the pooled loss of all mask draws, and where there are several the standard error of their own
-    perplexities and their number.
-
-    ``sums [masks, 2]``: of every draw the summed loss and the number of hidden words.
-    """
-    total, count = sums.sum(0)
-    scores = {"perplexity": perplexity(float(total / count))}
-    some = sums[sums[:, 1] > 0]
-    if len(some) > 1:
-        each = np.array([perplexity(total / count) for total, count in some])
-        scores["perplexity_se"] = float(each.std(ddof=1) / math.sqrt(len(some)))
-        scores["masks"] = len(some)
-    return scores
 
 
 def perplexity(loss: float) -> float:

@@ -48,8 +48,8 @@ from probtrans_cli.tasks.base import (
     Prediction,
     Task,
     Term,
-    by_sentence,
     confusion_table,
+    records_by_sentence,
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
@@ -68,6 +68,7 @@ class Arcs(Task):
     """The head of each word with its relation."""
 
     answers = Answers(kind="parses", scores="arcs", trees=True, alternatives_in=("conllu",))
+    arc_temperature = 1.0
     section: Section
 
     def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
@@ -170,6 +171,9 @@ class Arcs(Task):
             "relations": Choices(relations, gold_relations, relations.argmax(-1), of_words.nonzero()[:, 0]),
         }
 
+    def temper_arcs(self, temperature: float) -> None:
+        self.arc_temperature = temperature
+
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``heads`` (0 = the root) and ``relations`` of the words; each with its probability, that of a relation given
         its head; with ``top`` also ``head_alternatives`` of each word, each with its most probable relation; where the
@@ -205,8 +209,7 @@ class Arcs(Task):
                     places.tolist(), relations.tolist(), best.tolist(), lengths.tolist(), strict=True
                 )
             ]
-        of_sentences = zip(*(by_sentence(values, batch) for values in columns.values()), strict=True)
-        return [{name: list(values) for name, values in zip(columns, row, strict=True)} for row in of_sentences]
+        return records_by_sentence(columns, batch)
 
     def _heads(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Scores of every relation and head; the log-probability of every head, -inf where there is none; the column of

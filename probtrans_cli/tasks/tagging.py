@@ -46,6 +46,7 @@ from probtrans_cli.tasks.base import (
     confusions,
     doubt_comment,
     doubt_of,
+    records_by_sentence,
     with_probability,
     without_some_words,
 )
@@ -151,14 +152,13 @@ class WordTagging(Task):
         answers |= doubt_of(outputs, "words", "tag_")
         if top is not None:
             answers["tag_alternatives"] = alternatives(chances, self.names, top, "tag")
-        of_sentences = zip(*(by_sentence(values, batch) for values in answers.values()), strict=True)
-        return [{name: list(values) for name, values in zip(answers, row, strict=True)} for row in of_sentences]
+        return records_by_sentence(answers, batch)
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """The column that was learned, or `Tag` in MISC; below the words."""
         tags, chances = prediction["tags"], prediction["tag_probability"]
         of_file = self.column in COLUMNS_OF_TAGS
-        misc = {} if of_file else {"Tag": tags}
+        misc, comments = tag_doubt(prediction, probability, self.column if of_file else "Tag")
         shown = chances if probability else [None] * len(tags)
         doubts = prediction.get("tag_entropy", [None] * len(tags))
         notes = []
@@ -167,8 +167,8 @@ class WordTagging(Task):
             notes.append([*first, with_probability(last, chance), *([] if entropy is None else [f"H {entropy:.2f}"])])
         return Places(
             columns={self.column: tags} if of_file else {},
-            misc=misc | tag_probabilities(prediction, probability),
-            comments=tag_comments(prediction, probability, self.column if of_file else "Tag"),
+            misc=misc if of_file else {"Tag": tags, **misc},
+            comments=comments,
             notes=notes,
         )
 
@@ -178,21 +178,22 @@ class WordTagging(Task):
         return {**prediction, "tags": tags}, left_out
 
 
-def tag_probabilities(prediction: Prediction, probability: bool) -> dict[str, list[str]]:
-    """`TagProb` in MISC, where probabilities or the doubt are shown; `TagEntropy` and `TagMI` where the doubt is."""
+def tag_doubt(prediction: Prediction, probability: bool, where: str) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Return how probable tags are and the doubt about them, as far as they are shown.
+
+    Returns:
+        Entries of MISC: `TagProb`, and with the doubt `TagEntropy` and `TagMI`. Comments: `predicted`, which says
+        ``where`` the tags stand, the column or the entry of MISC; and the means of the doubt.
+    """
+    has_doubt = "tag_entropy" in prediction
+    if not (probability or has_doubt):
+        return {}, {}
     names = {"TagProb": "tag_probability", "TagEntropy": "tag_entropy", "TagMI": "tag_mutual_information"}
-    if not (probability or "tag_entropy" in prediction):
-        return {}
-    return {name: [f"{value:.4f}" for value in prediction[key]] for name, key in names.items() if key in prediction}
-
-
-def tag_comments(prediction: Prediction, probability: bool, where: str) -> dict[str, str]:
-    """Comments of a sentence: `predicted`, the column or the entry of MISC that `TagProb` belongs to, where that is
-    shown; and the mean entropy and mutual information of its tags, where the doubt is."""
-    comments = {"predicted": where} if tag_probabilities(prediction, probability) else {}
-    if "tag_entropy" not in prediction:
-        return comments
-    return comments | doubt_comment(prediction["tag_entropy"], prediction.get("tag_mutual_information"))
+    misc = {name: [f"{value:.4f}" for value in prediction[key]] for name, key in names.items() if key in prediction}
+    comments = {"predicted": where}
+    if has_doubt:
+        comments |= doubt_comment(prediction["tag_entropy"], prediction.get("tag_mutual_information"))
+    return misc, comments
 
 
 # --- named entities ---------------------------------------------------------------------------------------------------
@@ -270,11 +271,8 @@ class NamedEntities(WordTagging):
             tags[start:end] = [f"{'I' if inside else 'B'}-{entity['type']}" for inside in range(end - start)]
             chance = entity["probability"] if probability else None
             spans.append(Span(start + 1, end, with_probability(entity["type"], chance)))
-        return Places(
-            misc={"NE": tags} | tag_probabilities(prediction, probability),
-            comments=tag_comments(prediction, probability, "NE"),
-            spans=spans,
-        )
+        misc, comments = tag_doubt(prediction, probability, "NE")
+        return Places(misc={"NE": tags, **misc}, comments=comments, spans=spans)
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
         """An entity with a tag that is left out is left out, too."""
