@@ -7,13 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from support import sentences
 from torch import Tensor
 
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.models.base import Encoder, Features, Inputs, Outputs, Wants, chosen_iterations
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput
+from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.tasks.base import Evaluation, Task, Term
 from probtrans_cli.tasks.batch import Batch, collate
 
@@ -62,6 +67,23 @@ def word_scores(network: Network, ids: Tensor, mask: Tensor, at: Tensor, feature
 def sentence_scores(network: Network, ids: Tensor, mask: Tensor) -> Tensor:
     found: Outputs = network(Inputs(ids=ids, mask=mask), Wants(sentence=True))
     return found.scores["sentence"]
+
+
+# --- a corpus ---------------------------------------------------------------------------------------------------------
+
+
+class Treebank:
+    """Train and dev of the toy treebank; rare words are unknown, and dev has a tag that train does not have."""
+
+    def __init__(self) -> None:
+        train = list(read_conllu(iter(sentences("train", 60).splitlines()), "train"))
+        dev = list(read_conllu(iter(sentences("dev", 20).splitlines()), "dev"))
+        dev[0].tags["upos"][1] = "X"
+        vocabulary = build_vocabulary(WordVocabulary(min_count=3), (sentence.words for sentence in train))
+        assert isinstance(vocabulary, Words)
+        self.sentences, self.vocabulary = train, vocabulary
+        self.labels = {"upos": sorted({tag for sentence in train for tag in sentence.tags["upos"]})}
+        self.train, self.dev = (Split.encode(split, vocabulary, self.labels) for split in (train, dev))
 
 
 # --- a task -----------------------------------------------------------------------------------------------------------

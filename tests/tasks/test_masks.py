@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from small_tasks import batch_of, evaluation, loss_of, word_scores
+from small_tasks import Treebank, batch_of, evaluation, loss_of, word_scores
 from torch.nn import functional
 
 from probtrans_cli import models
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.conllu import read_conllu
-from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN
-from probtrans_cli.data.vocabularies.words import Words
-from probtrans_cli.errors import RecipeError
+from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.models.network import Network
-from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.recipe.task import MaskedLanguageModel
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.masking import Masks
+from probtrans_cli.tasks.masking import EVALUATION_SEED, Masks
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.trained.evaluation import evaluate
-from tests.support import sentences
 
 BERT = {"mask": 0.8, "random": 0.1, "keep": 0.1}
 ENCODERS = {
@@ -34,17 +31,13 @@ ENCODERS = {
 }
 
 
-class Corpus:
-    """The toy treebank's words; rare ones are unknown."""
+class Corpus(Treebank):
+    """What is hidden of train, of which every batch of these tests is."""
 
     def __init__(self) -> None:
-        train = list(read_conllu(iter(sentences("train", 60).splitlines()), "train"))
-        found = build_vocabulary(WordVocabulary(min_count=3), (one.words for one in train))
-        assert isinstance(found, Words)
-        self.vocabulary = found
-        self.split = Split.encode(train, found, {})
-        self.all = np.arange(len(train))
-        self.ids = torch.from_numpy(self.split.padded("ids", self.all, PAD))
+        super().__init__()
+        self.all = np.arange(len(self.train))
+        self.ids = torch.from_numpy(self.train.padded("ids", self.all, PAD))
 
     def task(self, **options: Any) -> MaskedLanguageModelling:
         return MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", **options), self.vocabulary, {})
@@ -54,7 +47,7 @@ class Corpus:
         return Network(self.vocabulary.size, models.build(ENCODERS[kind]), task.output).eval()
 
     def batch(self, indices: Any = None) -> Batch:
-        return batch_of(self.task(), self.split, self.all if indices is None else indices)
+        return batch_of(self.task(), self.train, self.all if indices is None else indices)
 
     def masked(self, masks: Masks, draw: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         hidden = masks.hidden(self.batch(), draw)
@@ -72,8 +65,8 @@ def test_the_reference_s_masks_are_those_of_python_s_generator(corpus: Corpus) -
     for draw in (0, 1):
         generator = random.Random(313 + draw)
         hidden, shown = corpus.masked(masks, masks.evaluation(corpus.batch(), draw))
-        for index in range(len(corpus.split)):
-            words = corpus.split.row("ids", index).tolist()
+        for index in range(len(corpus.train)):
+            words = corpus.train.row("ids", index).tolist()
             expected = [generator.random() < 0.3 and word != UNKNOWN for word in words]
             assert hidden[index, : len(words)].tolist() == expected
             of_shown = [MASK if hide else word for hide, word in zip(expected, words, strict=True)]
@@ -106,7 +99,7 @@ def test_an_exact_count_is_one_of_the_sentence(corpus: Corpus) -> None:
     masks = corpus.task(mlm={"count": "exact", "max_per_seq": 3}).masks
     hidden, _ = corpus.masked(masks, masks.draw(corpus.batch()))
     free = (corpus.ids > UNKNOWN).sum(1)
-    wanted = torch.tensor([min(max(round(0.3 * int(length)), 1), 3) for length in corpus.split.lengths])
+    wanted = torch.tensor([min(max(round(0.3 * int(length)), 1), 3) for length in corpus.train.lengths])
     assert torch.equal(hidden.sum(1), torch.minimum(wanted, free))
 
 
@@ -114,9 +107,14 @@ def test_masks_are_fresh_or_kept(corpus: Corpus) -> None:
     few = corpus.all[3:9]
     for dynamic in (True, False):
         masks = corpus.task(mlm={"dynamic": dynamic}).masks
-        first, again = (masks.draw(corpus.batch(few)) for _ in range(2))
-        assert torch.equal(first, again) is not dynamic
-        inside = torch.arange(first.shape[2]) < torch.from_numpy(corpus.split.lengths[few])[:, None]
+        draws = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            draws += [masks.draw(corpus.batch(few)) for _ in range(2)]
+        first, second, again, _, other, _ = draws
+        assert torch.equal(first, again)
+        assert torch.equal(first, second) is torch.equal(first, other) is not dynamic
+        inside = torch.arange(first.shape[2]) < torch.from_numpy(corpus.train.lengths[few])[:, None]
         if not dynamic:
             alone = masks.draw(corpus.batch(few[2:3]))[:, 0]
             assert torch.equal(first[:, 2, : alone.shape[1]], alone)
@@ -129,17 +127,17 @@ def test_a_loss_at_all_positions_and_scores_at_hidden_ones(corpus: Corpus) -> No
         corpus.task(mlm={"loss_positions": positions, "dynamic": False} | BERT) for positions in ("all", "masked")
     )
     network, few = corpus.network(everywhere), corpus.all[:5]
-    found = loss_of(everywhere, network, corpus.split, few)
-    ids = torch.from_numpy(corpus.split.padded("ids", few, PAD))
+    found = loss_of(everywhere, network, corpus.train, few)
+    ids = torch.from_numpy(corpus.train.padded("ids", few, PAD))
     draw = everywhere.masks.draw(corpus.batch(few))
     shown = everywhere.masks.shown(ids, everywhere.masks.hidden(corpus.batch(few), draw), draw)
     scores = word_scores(network, shown, ids != PAD, ids != PAD)
     assert int(found.number) == int((ids != PAD).sum())
     expected = functional.cross_entropy(scores, ids[ids != PAD], reduction="sum")
     assert float(found.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
-    assert int(loss_of(hidden_only, network, corpus.split, few).number) < int(found.number)
+    assert int(loss_of(hidden_only, network, corpus.train, few).number) < int(found.number)
     how = evaluation()
-    one, other = (evaluate(task, network, corpus.split, how, final=False) for task in (everywhere, hidden_only))
+    one, other = (evaluate(task, network, corpus.train, how, final=False) for task in (everywhere, hidden_only))
     assert one == other
 
 
@@ -162,7 +160,7 @@ def test_words_that_are_never_hidden(corpus: Corpus) -> None:
 def test_padding_and_mask_have_no_probability(corpus: Corpus, kind: str, output: str) -> None:
     task = corpus.task(output=output)
     network = corpus.network(task, kind)
-    task.start(network, corpus.split)
+    task.start(network, corpus.train)
     ids = corpus.ids[:4]
     scores = word_scores(network, ids, ids != PAD, ids != PAD)
     assert (scores[:, [PAD, MASK]] == -torch.inf).all()
@@ -182,3 +180,56 @@ def test_bert_s_output_scores_the_whole_vocabulary(corpus: Corpus) -> None:
     encoder = models.build(ENCODERS["transformer"])
     output = corpus.task(output="bert").output(encoder)
     assert output(torch.randn(3, 8), torch.randn(corpus.vocabulary.size, 8)).isfinite().all()
+
+
+# --- losses and scores ------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_without_a_hidden_word_has_a_loss_of_0(corpus: Corpus) -> None:
+    task = corpus.task(mlm={"rate": 1e-9})
+    network = corpus.network(task)
+    loss = loss_of(task, network, corpus.train, np.arange(3))
+    assert (float(loss.total.detach()), int(loss.number)) == (0.0, 0)
+    loss.total.backward()
+    assert all(one.grad is None or one.grad.isfinite().all() for one in network.parameters())
+
+
+def test_perplexity_is_that_of_a_plain_loop(corpus: Corpus) -> None:
+    task = corpus.task(eval_masks=4)
+    network = corpus.network(task)
+    losses, sums = [], []
+    for draw in range(4):
+        uniform = np.random.default_rng(EVALUATION_SEED + draw).random(int(corpus.dev.lengths.sum()), dtype=np.float32)
+        total, count, start = 0.0, 0, 0
+        for index in range(len(corpus.dev)):
+            ids = corpus.dev.row("ids", index).astype(np.int64)
+            hide = [bool(uniform[start + i] < 0.3 and ids[i] != UNKNOWN) for i in range(len(ids))]
+            start += len(ids)
+            given = torch.tensor([[MASK if hide[i] else int(ids[i]) for i in range(len(ids))]])
+            every = torch.ones_like(given, dtype=torch.bool)
+            with torch.no_grad():
+                scores = word_scores(network, given, given != PAD, every).log_softmax(-1)
+            for i in range(len(ids)):
+                if hide[i]:
+                    total -= float(scores[i, ids[i]])
+                    count += 1
+        losses.append(total / count)
+        sums.append((total, count))
+    found = evaluate(task, network, corpus.dev, evaluation(), final=True)
+    pooled = sum(total for total, _ in sums) / sum(count for _, count in sums)
+    assert found["loss"] == pytest.approx(pooled, rel=1e-5)
+    assert found["perplexity"] == pytest.approx(math.exp(pooled), rel=1e-5)
+    spread = np.std(np.exp(losses), ddof=1) / math.sqrt(4)
+    assert found["perplexity_se"] == pytest.approx(spread, rel=1e-3)
+    assert found["masks"] == 4
+    quick = evaluate(task, network, corpus.dev, evaluation(), final=False)
+    assert quick.keys() == {"perplexity", "loss"}
+    assert quick["loss"] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_a_corpus_in_which_nothing_can_be_hidden_is_refused(corpus: Corpus) -> None:
+    """Not a perplexity of 1."""
+    unknown = Split.encode([Sentence(["zzz", "qqq"]), Sentence(["xxx"])], corpus.vocabulary, corpus.labels)
+    task = corpus.task()
+    with pytest.raises(DataError, match="no word to hide"):
+        evaluate(task, corpus.network(task), unknown, evaluation(), final=True)

@@ -178,19 +178,6 @@ def test_a_batch_in_which_nothing_is_hidden_has_a_loss() -> None:
     assert all(bool(one.grad.isfinite().all()) for one in network.parameters() if one.grad is not None)
 
 
-def test_evaluation_masks_do_not_depend_on_the_training_seed_and_training_masks_do() -> None:
-    corpus = Corpus()
-    task = corpus.task()
-    network = corpus.network(task)
-    found, losses = [], []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        losses.append(float(loss_of(task, network, corpus.split, np.arange(8)).total.detach()))
-        found.append(evaluate(task, network, corpus.split, evaluation(), final=False))
-    assert found[0] == found[1]
-    assert losses[0] != losses[1]
-
-
 def test_what_is_never_hidden() -> None:
     corpus = Corpus()
     indices = np.arange(len(corpus.split))
