@@ -90,17 +90,6 @@ def test_a_bad_line_is_named(line: str, message: str, here: Path, invoke: Invoke
     assert "bioes" not in ran.err, "of the scheme that fits longest alone"
 
 
-def test_tags_of_another_scheme_than_the_recipe_says(here: Path, invoke: Invoke) -> None:
-    ran = invoke("prepare", "r.yaml", "data.columns.scheme=bioes", "data.columns.strict=true")
-    assert ran.code == 3
-    assert "train.txt:3: O after I-PER; in bioes only I-PER or E-PER follows it" in ran.err
-    assert "the tags are read as bioes" in ran.err
-    (here / "train.txt").write_text("Wim U-PER\n")
-    ran = invoke("prepare", "r.yaml", "data.columns.scheme=bioes")
-    assert ran.code == 3
-    assert "train.txt:1: 'U-PER' is no tag of bioes" in ran.err
-
-
 CONLL = """\
 -DOCSTART- -X- -X- O
 
@@ -119,7 +108,8 @@ Karachi NNP I-NP B-LOC
 
 Baku NNP I-NP I-LOC
 """
-OF_CONLL = ["data.columns={word: 0, tag: 3, entities: bioes}", "data.dev=null", "data.test=null"]
+ALONE = ["data.dev=null", "data.test=null"]
+OF_CONLL = ["data.columns={word: 0, tag: 3, entities: bioes}", *ALONE]
 
 
 @pytest.mark.parametrize(
@@ -148,14 +138,6 @@ def test_a_tag_whose_meaning_is_clear_is_read_and_told_once(
     assert refused in ran.err
 
 
-def test_a_tag_that_no_scheme_can_mean_is_refused(here: Path, invoke: Invoke) -> None:
-    (here / "train.txt").write_text(CONLL.replace("Lahore NNP I-NP I-LOC", "Lahore NNP I-NP X-PER"))
-    ran = invoke("prepare", "r.yaml", *OF_CONLL)
-    assert ran.code == 3
-    assert "train.txt:13: 'X-PER' is no tag of iob2 (O, B-TYPE, I-TYPE)" in ran.err
-    assert "warning" not in ran.err
-
-
 def test_eval_tells_of_tags_that_are_read_all_the_same(here: Path, invoke: Invoke) -> None:
     assert invoke("train", "r.yaml").code == 0
     (here / "other.txt").write_text("Wim I-PER\nVos I-PER\nin O\nElst B-LOC\nsank B-LOC\n")
@@ -166,44 +148,21 @@ def test_eval_tells_of_tags_that_are_read_all_the_same(here: Path, invoke: Invok
     assert f"warning: other.txt:1: {first}. This tag is read as conlleval reads it" in ran.err
 
 
-@pytest.mark.parametrize("scheme", ["auto", "bilou"])
-def test_every_scheme_that_is_found_can_be_named(scheme: str, here: Path, invoke: Invoke) -> None:
-    (here / "train.txt").write_text("Wim B-PER\nVos L-PER\nsails O\n\nElst U-LOC\n")
-    ran = invoke("prepare", "r.yaml", "data.dev=null", "data.test=null", f"data.columns.scheme={scheme}")
-    assert ran.code == 0, ran.err
-    assert "tag: 4 labels: B-PER 1, E-PER 1, O 1, S-LOC 1" in ran.out
-
-
 def test_labels_that_train_lacks_and_a_train_without_entities_are_told_of(here: Path, invoke: Invoke) -> None:
     ran = invoke("prepare", "r.yaml", "data.columns.entities=iob2")
     wrong = "counted as wrong, left out of the loss"
     message = f"5 of 16 labels in column tag are not in train: {wrong}: B-PRIZE (2), I-PRIZE (2), I-LOC (1)\n"
     assert ran.err == f"warning: data.dev: {message}warning: data.test: {message}"
     (here / "train.txt").write_text("Wim O\nsails O\n\nrain O\n")
-    ran = invoke("prepare", "r.yaml", "data.dev=null", "data.test=null")
+    ran = invoke("prepare", "r.yaml", *ALONE)
     assert (ran.code, ran.err) == (
         0,
         "warning: data.train: all labels are the same (tag O): there is nothing to learn\n",
     )
 
 
-def test_lines_of_different_columns(here: Path, invoke: Invoke) -> None:
-    (here / "train.txt").write_text("Wim NNP B-PER\nsails VB O\n\nrain\tNN\tO\n")
-    ran = invoke("prepare", "r.yaml", "--check")
-    assert ran.code == 0, ran.err
-    assert "tag: 2 labels: O 2, S-PER 1" in ran.out
-    (here / "train.txt").write_text("Wim NNP B-PER\nsails VB O\n\nrain\tO\n")
-    ran = invoke("prepare", "r.yaml", "data.columns.tag=2")
-    assert ran.code == 3
-    assert "train.txt:4: 2 columns, but the tag is column 2" in ran.err
-    ran = invoke("prepare", "r.yaml")
-    assert ran.code == 3
-    assert "train.txt:4: 2 columns, but line 1 has 3" in ran.err
-
-
 # --- how files spell tags ---------------------------------------------------------------------------------------------
 
-ALONE = ["data.dev=null", "data.test=null"]
 PLAIN = "Wim B-PER/Vos I-PER/sails O//Elst B-LOC/Ada B-PER/the I-PER/Great I-PER/"
 
 
@@ -230,13 +189,6 @@ def test_every_notation_is_the_same_corpus(tags: str, here: Path, invoke: Invoke
         ran = invoke("prepare", "r.yaml", "--check", *ALONE, f"data.columns.strict={strict}")
         assert (ran.code, ran.err) == (0, "")
         assert "tag: 5 labels: B-PER 2, E-PER 2, I-PER 1, O 1, S-LOC 1" in ran.out
-
-
-def test_tags_without_a_type(here: Path, invoke: Invoke) -> None:
-    (here / "train.txt").write_text("Wim B\nVos I\nsails O\n\nElst B\n")
-    ran = invoke("prepare", "r.yaml", "--check", *ALONE)
-    assert (ran.code, ran.err) == (0, "")
-    assert "tag: 4 labels: B-ENTITY 1, E-ENTITY 1, O 1, S-ENTITY 1" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -269,44 +221,77 @@ def test_repairs_are_told_and_counted(
     assert warning.partition(". ")[0] in strict.err
 
 
+COMMENTS = "# id 7\tdomain=en\nWim _ _ B-PER\nsails _ _ O\n\n# id 8\tdomain=en\nrain _ _ O\n"
+"""As MultiCoNER and Universal NER have them."""
+URLS = "#\thttp://x [2009-10-17]\n1\tWim\tB-PER\tO\n2\tsails\tO\tO\n"
+"""As GermEval has them."""
+OF_URLS = "data.columns={word: 1, tag: 2, entities: bioes"
+BILOU = "Wim B-PER\nVos L-PER\nsails O\n\nElst U-LOC\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "options", "labels"),
     [
-        ("Wim B-PER\nVos PER-I\nx I-PER\n", "train.txt:2: 'PER-I' is no tag of iob2"),
-        ("Wim B\nVos I\nx I-PER\n", "train.txt:3: 'I-PER' is no tag like others of the file: O, or a letter alone"),
-        ("Wim S-PER\nx O\nVos U-PER\n", "train.txt:3: 'U-PER' is no tag of bioes"),
-        ("# id x\nWim a B-PER\n", "train.txt:1: 'x' is no tag of iob2"),
-        ("Wim\nsails\n", "train.txt:1: 1 column, so that the word"),
-        ("Wim\t\nsails\t\n", "train.txt:1: the tag (column -1 of 2) is empty"),
-        ("Wim _\nsails _\n", "train.txt:1: '_' is no tag of iob2"),
+        ("Wim B\nVos I\nsails O\n\nElst B\n", [], "4 labels: B-ENTITY 1, E-ENTITY 1, O 1, S-ENTITY 1"),
+        (BILOU, ["data.columns.scheme=auto"], "4 labels: B-PER 1, E-PER 1, O 1, S-LOC 1"),
+        (BILOU, ["data.columns.scheme=bilou"], "4 labels: B-PER 1, E-PER 1, O 1, S-LOC 1"),
+        ("Wim NNP B-PER\nsails VB O\n\nrain\tNN\tO\n", [], "2 labels: O 2, S-PER 1"),
+        (COMMENTS, ['data.columns.comments="# "'], "2 labels: O 2, S-PER 1"),
+        (URLS, [f'{OF_URLS}, comments: "# "}}'], "2 labels: O 1, S-PER 1"),
     ],
 )
-def test_what_is_not_clear_is_refused(text: str, message: str, here: Path, invoke: Invoke) -> None:
+def test_other_files_that_are_read(text: str, options: list[str], labels: str, here: Path, invoke: Invoke) -> None:
     (here / "train.txt").write_text(text)
-    ran = invoke("prepare", "r.yaml", *ALONE)
+    ran = invoke("prepare", "r.yaml", *ALONE, *options)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"tag: {labels}" in ran.out
+
+
+STRICT = "data.columns.strict=true"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "messages"),
+    [
+        ("Wim B-PER\nVos PER-I\nx I-PER\n", [], ["train.txt:2: 'PER-I' is no tag of iob2"]),
+        (
+            "Wim B\nVos I\nx I-PER\n",
+            [],
+            ["train.txt:3: 'I-PER' is no tag like others of the file: O, or a letter alone"],
+        ),
+        ("Wim S-PER\nx O\nVos U-PER\n", [], ["train.txt:3: 'U-PER' is no tag of bioes"]),
+        ("# id x\nWim a B-PER\n", [], ["train.txt:1: 'x' is no tag of iob2"]),
+        ("Wim\nsails\n", [], ["train.txt:1: 1 column, so that the word"]),
+        ("Wim\t\nsails\t\n", [], ["train.txt:1: the tag (column -1 of 2) is empty"]),
+        ("Wim _\nsails _\n", [], ["train.txt:1: '_' is no tag of iob2"]),
+        # Lines of other columns than the first one, which may be a comment.
+        ("Wim NNP B-PER\n\nrain\tO\n", ["data.columns.tag=2"], ["train.txt:3: 2 columns, but the tag is column 2"]),
+        ("Wim NNP B-PER\n\nrain\tO\n", [], ["train.txt:3: 2 columns, but line 1 has 3"]),
+        (COMMENTS, [], ["train.txt:2: 4 columns, but line 1 has 2"]),
+        (URLS, [f"{OF_URLS}}}"], ["train.txt:1: 2 columns, but the tag is column 2"]),
+        # Tags of another scheme than the recipe says, or of none.
+        (
+            TRAIN,
+            ["data.columns.scheme=bioes", STRICT],
+            ["train.txt:3: O after I-PER; in bioes only I-PER or E-PER follows it", "the tags are read as bioes"],
+        ),
+        ("Wim U-PER\n", ["data.columns.scheme=bioes"], ["train.txt:1: 'U-PER' is no tag of bioes"]),
+        (
+            CONLL.replace("Lahore NNP I-NP I-LOC", "Lahore NNP I-NP X-PER"),
+            OF_CONLL,
+            ["train.txt:13: 'X-PER' is no tag of iob2 (O, B-TYPE, I-TYPE)"],
+        ),
+    ],
+)
+def test_what_is_not_clear_is_refused(
+    text: str, options: list[str], messages: list[str], here: Path, invoke: Invoke
+) -> None:
+    (here / "train.txt").write_text(text)
+    ran = invoke("prepare", "r.yaml", *ALONE, *options)
     assert ran.code == 3
-    assert message in ran.err
+    assert all(message in ran.err for message in messages), ran.err
+    assert "warning" not in ran.err
     assert ('data.columns.comments="# "' in ran.err) == text.startswith("#")
-
-
-def test_a_corpus_with_comments(here: Path, invoke: Invoke) -> None:
-    """As MultiCoNER, GermEval and Universal NER have them."""
-    (here / "train.txt").write_text("# id 7\tdomain=en\nWim _ _ B-PER\nsails _ _ O\n\n# id 8\tdomain=en\nrain _ _ O\n")
-    ran = invoke("prepare", "r.yaml", *ALONE)
-    assert ran.code == 3
-    assert "train.txt:2: 4 columns, but line 1 has 2" in ran.err
-    assert 'data.columns.comments="# "' in ran.err
-    ran = invoke("prepare", "r.yaml", *ALONE, 'data.columns.comments="# "')
-    assert (ran.code, ran.err) == (0, "")
-    assert "tag: 2 labels: O 2, S-PER 1" in ran.out
-    (here / "train.txt").write_text("#\thttp://x [2009-10-17]\n1\tWim\tB-PER\tO\n2\tsails\tO\tO\n")
-    columns = "data.columns={word: 1, tag: 2, entities: bioes"
-    ran = invoke("prepare", "r.yaml", *ALONE, f"{columns}}}")
-    assert ran.code == 3
-    assert "train.txt:1: 2 columns, but the tag is column 2" in ran.err
-    assert 'data.columns.comments="# "' in ran.err
-    ran = invoke("prepare", "r.yaml", *ALONE, f'{columns}, comments: "# "}}')
-    assert (ran.code, ran.err) == (0, "")
 
 
 # --- predictions beside gold tags -------------------------------------------------------------------------------------

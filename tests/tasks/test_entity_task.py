@@ -189,6 +189,3 @@ def test_valid_tags_change_no_loss() -> None:
         scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(), final=False)
         losses.append((of_batch.total.item(), scores["loss"]))
     assert losses[0] == losses[1]
-
-
-"""In iob1 but for `B-MISC` behind `O` and at the start, as in public copies of CoNLL-2003."""
