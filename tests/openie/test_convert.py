@@ -303,14 +303,14 @@ def rows_of(text: str, *, of_places: bool) -> dict[str, list[str]]:
     return sentences
 
 
-@pytest.mark.parametrize(("rows", "share", "recall", "f1"), [(5, 1.0, 0.6314, 0.7741), (5, None, 0.792, 0.884)])
-def test_the_best_that_rows_can_say_of_carb(rows: int, share: float | None, recall: float, f1: float) -> None:
+@pytest.mark.parametrize(("share", "recall", "f1"), [(1.0, 0.6314, 0.7741), (None, 0.792, 0.884)])
+def test_the_best_that_five_rows_can_say_of_carb(share: float | None, recall: float, f1: float) -> None:
     """What has been measured elsewhere is a recall of 0.765 and an F1 of 0.866 of 5 rows, 0.825 and 0.904 of 10.
 
     Without a ``share``, the rows are those that are learned from.
     """
     gold = real_data("openie/carb/test_gold.tsv")
-    data = Data.model_validate({"train": str(gold), "format": "extractions", "grid": {"rows": rows}})
+    data = Data.model_validate({"train": str(gold), "format": "extractions", "grid": {"rows": 5}})
     corpus = list(read_corpus(gold, "extractions", data=data))
     sentences: dict[str, list[TupleText]] = {}
     for sentence, text, _ in read_gold(open_lines(gold), str(gold)):
@@ -325,7 +325,7 @@ def test_the_best_that_rows_can_say_of_carb(rows: int, share: float | None, reca
         if share is None:
             extractions = rows_to_tuples(words, sentence.grid or ())
         else:
-            extractions = aligned(words, sentences[" ".join(words)], share)[:rows]
+            extractions = aligned(words, sentences[" ".join(words)], share)[:5]
         for arg1, relation, arg2 in (each.texts(words) for each in extractions):
             lines.append(allennlp_line(" ".join(words), [relation, arg1, arg2], 1.0))
     Path("rows.tsv").write_text("\n".join(lines), encoding="utf-8")

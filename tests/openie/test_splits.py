@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,15 +86,6 @@ def test_tuples_are_those_of_the_simple_sentences_by_the_words_of_the_whole(
             assert told.split() == [APPLE.split()[place] for place in one["words"][name]]
 
 
-def as_predicted(one: Mapping[str, Any]) -> Extraction:
-    """The words of a tuple by the labels that they were given."""
-    arg1, relation, second = (tuple(one["words"][name]) for name in ("arg1", "rel", "arg2"))
-    apart = tuple(one["location_time"])
-    assert set(apart) <= set(second)
-    arg2 = tuple(place for place in second if place not in apart)
-    return Extraction(arg1, relation, arg2, apart, tuple(one["added"]))
-
-
 def test_a_sentence_that_stays_whole_keeps_its_confidences(extractors: Path) -> None:
     """Also a tuple with words of a place or time, which have a label of their own."""
     model = Model.load(str(extractors / "runs/tuples"), threads=1)
@@ -145,7 +135,7 @@ def test_new_confidences_are_those_of_the_labels_in_the_whole_sentence(extractor
     assert [one["words"] for one in found["tuples"]] == [one["words"] for one in plain["tuples"]]
     words = [*sentence.words, *extra_words(3)]
     ids = torch.tensor([extractor.vocabulary.encode_words(words, 3).ids])
-    rows = [tuple_to_row(as_predicted(one), len(sentence.words)) for one in plain["tuples"]]
+    rows = [tuple_to_row(Extraction.of_record(record), len(sentence.words)) for record in plain["tuples"]]
     most = extractor.network.output.rows
     for first in range(0, len(rows), most):
         told = rows[first : first + most]
@@ -213,7 +203,7 @@ def test_json_is_about_the_sentence_as_it_was(say: Any, extractors: Path) -> Non
     written = [json.loads(line) for line in say("-f", "jsonl").splitlines()]
     split, empty, whole = written
     assert [one["text"] for one in written] == LINES
-    assert split["splits"] == [[0, 1, 2, 3, 7], [0, 1, 5, 6, 7]]
+    assert split["splits"] == HALVES
     assert len(split["heads"]) == len(split["words"]) == 8
     assert {one["split"] for one in split["tuples"]} <= {0, 1}
     assert split["tuples"]
@@ -232,11 +222,11 @@ def test_json_is_about_the_sentence_as_it_was(say: Any, extractors: Path) -> Non
 def test_new_confidences_change_nothing_else(say: Any, extractors: Path) -> None:
     plain = [json.loads(line) for line in say("-f", "jsonl", "--trees", "no").splitlines()]
     found = [json.loads(line) for line in say("-f", "jsonl", "--trees", "no", "--rescore").splitlines()]
-    without = [
-        [[{**one, "confidence": 0} for one in line["tuples"]] for line in lines] for lines in (plain, found)
-    ]  # fmt: skip
-    assert without[0] == without[1]
     assert plain != found
+    for line, again in zip(plain, found, strict=True):
+        assert [{**one, "confidence": 0} for one in line["tuples"]] == [
+            {**one, "confidence": 0} for one in again["tuples"]
+        ]
     model, other = (probtrans_cli.load(str(extractors / f"runs/{name}")) for name in ("half", "coordinated"))
     analyses = model.analyze(LINES, trees=False, coordination=other, rescore=True)
     assert_near([json.loads(json.dumps(one.record())) for one in analyses], found, abs=2e-6)
