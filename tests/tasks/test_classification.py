@@ -114,17 +114,19 @@ def test_word_dropout_reads_the_unknown_word() -> None:
     assert float(total.detach()) == pytest.approx(float(functional.cross_entropy(scores, torch.tensor([0])).detach()))
 
 
-@pytest.mark.parametrize(("name", "sentence", "width"), [("root", "root", 3), ("cls", "cls", 6), ("pooler", "cls", 8)])
-def test_what_stands_for_a_sentence_by_itself(name: str, sentence: str, width: int) -> None:
-    corpus = Corpus(name)
+@pytest.mark.parametrize(
+    ("name", "options", "sentence", "width"),
+    [
+        ("root", {}, "root", 3),
+        ("root", {"representation": "cls"}, "cls", 6),  # the state of the start, although there is a root
+        ("cls", {}, "cls", 6),
+        ("pooler", {}, "cls", 8),
+    ],
+)
+def test_what_stands_for_a_sentence(name: str, options: dict[str, str], sentence: str, width: int) -> None:
+    corpus = Corpus(name, **options)
     assert corpus.network.sentence == sentence
     assert corpus.network.output.in_features == width
-
-
-def test_a_root_and_yet_the_state_of_the_start() -> None:
-    """Another width, and another vector."""
-    corpus = Corpus("root", representation="cls")
-    assert corpus.network.output.in_features == 6
     assert len(corpus.log_probabilities(corpus.train, 0)) == 3
 
 
@@ -201,13 +203,24 @@ def test_prepare_counts_the_labels(here: Path, invoke: Invoke) -> None:
     assert not (here / "prepared").exists()
 
 
-def test_a_header_and_columns_the_other_way_round(here: Path, invoke: Invoke) -> None:
+HEADED = "label text\r\n" + "".join(f"{label.split()[0]} {text}\r\n" for text, label in TEXTS)
+NUMBERED = "".join(f"{text}\t{label}\t%s{i}\n" for i, (text, label) in enumerate(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "labels"),
+    [
+        (HEADED, ["data.table={text: 1, label: 0, separator: ' ', header: true}"], "3 labels: bad 3, good 3, so 2"),
+        (NUMBERED, ["data.table.columns=3"], "3 labels: bad 3, good 3, so so 2"),
+    ],
+    ids=["header", "columns"],
+)
+def test_other_tables_that_are_read(text: str, overrides: list[str], labels: str, here: Path, invoke: Invoke) -> None:
     for split in ("train", "dev", "test"):
-        lines = "".join(f"{label.split()[0]} {text}\r\n" for text, label in TEXTS)
-        (here / f"{split}.tsv").write_text(f"label text\r\n{lines}")
-    ran = invoke("prepare", "r.yaml", "data.table={text: 1, label: 0, separator: ' ', header: true}")
+        (here / f"{split}.tsv").write_text(text.replace("%s", split))
+    ran = invoke("prepare", "r.yaml", *overrides, "--check")
     assert ran.code == 0, ran.err
-    assert "label: 3 labels: bad 3, good 3, so 2" in ran.out
+    assert f"label: {labels}" in ran.out
 
 
 def test_a_label_may_be_an_underscore(here: Path, invoke: Invoke) -> None:
@@ -317,18 +330,12 @@ def test_a_header_that_is_not_declared_is_told_of(here: Path, invoke: Invoke) ->
     assert invoke("eval", "runs/sorted", "rare.tsv").err == ""
 
 
-def test_a_table_of_more_columns_is_read_where_it_is_said(here: Path, invoke: Invoke) -> None:
-    for split in ("train", "dev", "test"):
-        (here / f"{split}.tsv").write_text(
-            "".join(f"{text}\t{label}\t{split}{i}\n" for i, (text, label) in enumerate(TEXTS))
-        )
+def test_a_table_of_more_columns_must_be_said(here: Path, invoke: Invoke) -> None:
+    (here / "train.tsv").write_text(NUMBERED)
     ran = invoke("prepare", "r.yaml")
     assert ran.code == 3
     assert "train.tsv:1: the label" in ran.err
     assert "data.table.columns=3" in ran.err
-    ran = invoke("prepare", "r.yaml", "data.table.columns=3", "--check")
-    assert (ran.code, ran.err) == (0, "")
-    assert "label: 3 labels: bad 3, good 3, so so 2" in ran.out
 
 
 def test_quoted_columns_in_all_verbs(here: Path, invoke: Invoke) -> None:

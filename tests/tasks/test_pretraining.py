@@ -251,6 +251,7 @@ def test_train_eval_and_parse(command: Command, overrides: list[str]) -> None:
     assert own["perplexity"] > 1.0
     Path("own.txt").write_text("a1 b2 .\n", "utf-8")
     assert command("parse", "runs/pairs", "own.txt", "-f", "conllu").count("\n") == 5
+    assert "--labels" in command("eval", "runs/pairs", "--labels", code=2)
 
 
 def test_pretraining_learns(command: Command) -> None:
@@ -314,11 +315,6 @@ def test_corpora_that_do_not_do(command: Command) -> None:
     assert "no sentence in it" in command("train", "pairs.yaml", "data.train=empty.txt", code=3)
     Path("unknown.txt").write_text("zz yy\nxx\n\nww\nvv uu\n", "utf-8")
     assert "no word to hide" in command("train", "pairs.yaml", "data.dev=unknown.txt", code=3)
-
-
-def test_labels_of_documents_are_refused(command: Command) -> None:
-    command("train", "pairs.yaml", ROOTED, "train.steps=2")
-    assert "--labels" in command("eval", "runs/pairs", "--labels", code=2)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,7 @@ def test_train_and_eval(parent: Parent, overrides: list[str], here: Path, invoke
     assert [row[0] for row in rows] == ["cp_recursion", "in_distribution", "other", "primitive"]
     assert all(row[2] == "%" for row in rows)
     assert invoke("eval", "runs/forms", "--require", "exact>=1.5").code == 7
+    assert "names no extra file" in invoke("eval", "runs/forms", "--split", "extra").err
 
 
 @pytest.mark.parametrize("lower", [pytest.param(6, marks=pytest.mark.slow), 8])
@@ -132,13 +133,6 @@ def test_corrected_and_original_rows_are_told_side_by_side(here: Path, invoke: I
     assert without.code == 0
 
 
-def test_a_split_that_the_recipe_does_not_name(here: Path, invoke: Invoke) -> None:
-    assert invoke("train", "r.yaml").code == 0
-    ran = invoke("eval", "runs/forms", "--split", "extra")
-    assert ran.code != 0
-    assert "names no extra file" in ran.err
-
-
 def test_labels_alone_train_what_forms_do(here: Path, invoke: Invoke) -> None:
     for ending in ("tsv", "jsonl"):
         files = f"data={{train: train.{ending}, dev: dev.{ending}, format: cogs, prepared: {ending}}}"
@@ -175,10 +169,7 @@ def test_prepare_shows_what_there_is(here: Path, invoke: Invoke) -> None:
     assert ran.code == 0, ran.err
     assert "case: 4 labels: in_distribution 2, primitive 2, cp_recursion 1" in ran.out
     assert "verb_name: 6 labels: none 24, sink 3," in ran.out
-
-
-def test_an_empty_file_holds_no_sentence(here: Path, invoke: Invoke) -> None:
     (here / "train.tsv").write_text("")
-    ran = invoke("train", "r.yaml")
+    ran = invoke("prepare", "r.yaml", "--check")
     assert ran.code == 3
     assert "train.tsv: no sentence in it" in ran.err
