@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import Invoke, sentences
+from support import Invoke, refused, sentences
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers import read_corpus
@@ -61,10 +61,7 @@ def test_of_the_corpus(here: Path, invoke: Invoke) -> None:
     found = with_content_words(model, {"dev": split}, required=True)["dev"]
     assert found.row(CONTENT, 0).tolist() == [1, 1, 3, 1, 0, 0, 0]  # "has" is a light verb; three extra words
     assert np.array_equal(found.row("ids", 1), split.row("ids", 1))
-    without = invoke("train", "r.yaml", "--overwrite")
-    assert without.code == 3
-    assert "data.train: has no parts of speech" in without.err
-    assert "task.tagger=RUN" in without.err
+    refused(invoke("train", "r.yaml", "--overwrite"), 3, "data.train: has no parts of speech", "task.tagger=RUN")
 
 
 def _given(path: Path, model: Model) -> list[Sentence]:
@@ -91,14 +88,10 @@ def test_of_a_tagger(here: Path, invoke: Invoke) -> None:
     assert gone.code == 0, gone.err
     assert "the constraints are not scored" in gone.err
     assert "violations_posc" not in gone.json["scores"]["dev"]
-    refused = invoke("train", "r.yaml", "task.tagger=runs/upos", "--overwrite")
-    assert refused.code != 0
-    assert "runs/upos" in refused.err
+    refused(invoke("train", "r.yaml", "task.tagger=runs/upos", "--overwrite"), 4, "runs/upos")
 
 
 def test_a_tagger_of_something_else_is_refused(here: Path, invoke: Invoke) -> None:
     del here
     assert invoke("train", "xpos.yaml").code == 0
-    refused = invoke("train", "r.yaml", "task.tagger=runs/xpos")
-    assert refused.code == 2
-    assert "runs/xpos predicts no upos" in refused.err
+    refused(invoke("train", "r.yaml", "task.tagger=runs/xpos"), 2, "runs/xpos predicts no upos")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from small_tasks import evaluation, loss_of, sentence_scores
-from support import Invoke
+from support import Invoke, refused
 from torch.nn import functional
 
 from probtrans_cli import models
@@ -256,9 +256,7 @@ def test_a_label_may_be_an_underscore(here: Path, invoke: Invoke) -> None:
 def test_a_bad_line_is_named(ending: str, line: str, message: str, here: Path, invoke: Invoke) -> None:
     with (here / f"train.{ending}").open("a") as file:
         file.write(line + "\n")
-    ran = invoke("prepare", "r.yaml", *([JSONL] if ending == "jsonl" else []))
-    assert ran.code == 3
-    assert message in ran.err
+    refused(invoke("prepare", "r.yaml", *([JSONL] if ending == "jsonl" else [])), 3, message)
 
 
 def test_numbers_and_truth_values_are_labels(here: Path, invoke: Invoke) -> None:
@@ -332,10 +330,7 @@ def test_a_header_that_is_not_declared_is_told_of(here: Path, invoke: Invoke) ->
 
 def test_a_table_of_more_columns_must_be_said(here: Path, invoke: Invoke) -> None:
     (here / "train.tsv").write_text(NUMBERED)
-    ran = invoke("prepare", "r.yaml")
-    assert ran.code == 3
-    assert "train.tsv:1: the label" in ran.err
-    assert "data.table.columns=3" in ran.err
+    refused(invoke("prepare", "r.yaml"), 3, "train.tsv:1: the label", "data.table.columns=3")
 
 
 def test_quoted_columns_in_all_verbs(here: Path, invoke: Invoke) -> None:
@@ -349,9 +344,8 @@ def test_quoted_columns_in_all_verbs(here: Path, invoke: Invoke) -> None:
     assert Path("out.tsv").read_text().split("\t")[0] == f"{TEXTS[0][0]}, or not"
     with (here / "test.csv").open("a") as file:
         file.write('"fine, good\nfine,good\n')
-    ran = invoke("eval", "runs/sorted", "test.csv")
-    assert ran.code == 3
-    assert f"test.csv:{2 * len(TEXTS) + 1}: not CSV: a quote that is not closed" in ran.err
+    message = f"test.csv:{2 * len(TEXTS) + 1}: not CSV: a quote that is not closed"
+    refused(invoke("eval", "runs/sorted", "test.csv"), 3, message)
 
 
 def test_labels_that_are_all_the_same_are_told_of(here: Path, invoke: Invoke) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_forms import BEYOND, LINES, NEW, ROWS, Parent
-from support import Invoke
+from support import Invoke, refused
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.cogs import CASES, read_cogs
@@ -159,9 +159,7 @@ def test_labels_alone_train_what_forms_do(here: Path, invoke: Invoke) -> None:
 def test_a_bad_line_is_named(ending: str, line: str, message: str, here: Path, invoke: Invoke) -> None:
     with (here / f"train.{ending}").open("a") as file:
         file.write(line + "\n")
-    ran = invoke("prepare", "r.yaml", f"data.train=train.{ending}", "--check")
-    assert ran.code == 3
-    assert message in ran.err
+    refused(invoke("prepare", "r.yaml", f"data.train=train.{ending}", "--check"), 3, message)
 
 
 def test_prepare_shows_what_there_is(here: Path, invoke: Invoke) -> None:
@@ -170,6 +168,4 @@ def test_prepare_shows_what_there_is(here: Path, invoke: Invoke) -> None:
     assert "case: 4 labels: in_distribution 2, primitive 2, cp_recursion 1" in ran.out
     assert "verb_name: 6 labels: none 24, sink 3," in ran.out
     (here / "train.tsv").write_text("")
-    ran = invoke("prepare", "r.yaml", "--check")
-    assert ran.code == 3
-    assert "train.tsv: no sentence in it" in ran.err
+    refused(invoke("prepare", "r.yaml", "--check"), 3, "train.tsv: no sentence in it")
