@@ -269,13 +269,14 @@ def wire57_scores(gold: Tuples, predicted: Tuples) -> dict[str, float]:
     precision = recall = 0.0
     count = 0
     for key, tuples in gold.items():
-        theirs, ours = ([wire57_words(text) for text in texts] for texts in (tuples, predicted.get(key, ())))
-        count += len(ours)
+        right = [wire57_words(text) for text in tuples]
+        guesses = [wire57_words(text) for text in predicted.get(key, ())]
+        count += len(guesses)
         fitting = [
             (-f1(*pair), i, j, pair)
-            for i, right in enumerate(theirs)
-            for j, guess in enumerate(ours)
-            if (pair := wire57_pair(right, guess)) is not None
+            for i, gold_words in enumerate(right)
+            for j, guess in enumerate(guesses)
+            if (pair := wire57_pair(gold_words, guess)) is not None
         ]
         rows, columns = set[int](), set[int]()
         for _, i, j, pair in sorted(fitting):  # of equal pairs the first gold tuple's, then the first prediction's

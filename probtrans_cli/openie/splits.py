@@ -46,12 +46,10 @@ class Splitter:
         """Yield the simple sentences of each sentence, as the numbers of their words; none where it stays whole."""
         section: Any = self.model.recipe.task
         for sentence, prediction in zip(sentences, predictions(self.model, sentences), strict=True):
-            there = (
-                {}
-                if prediction is None
-                else {record["cc"]: Coordination.of_record(record) for record in prediction["coordinations"]}
-            )
-            yield coordinations_to_sentences(sentence.words, splitting(sentence.words, there, **section.splitting))
+            records = [] if prediction is None else prediction["coordinations"]
+            coordinations = {record["cc"]: Coordination.of_record(record) for record in records}
+            kept = splitting(sentence.words, coordinations, **section.splitting)
+            yield coordinations_to_sentences(sentence.words, kept)
 
     def predictions(self, sentences: Sequence[Sentence]) -> list[Prediction]:
         """Return what the extractor says of sentences that are split before.

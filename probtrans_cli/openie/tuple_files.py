@@ -185,14 +185,14 @@ def score_carb(
     predictions: str, gold: str | None, *, single_match: bool = False, default_confidence: float | None = None
 ) -> dict[str, Any]:
     """Return CaRB's scores of a file, and how many tuples there are."""
-    theirs, ours = _read_both("carb", predictions, gold, default_confidence)
-    return _reported(vars(carb_scores(theirs, ours, single_match=single_match)), theirs, ours)
+    right, predicted = _read_both("carb", predictions, gold, default_confidence)
+    return _reported(vars(carb_scores(right, predicted, single_match=single_match)), right, predicted)
 
 
 def score_wire57(predictions: str, gold: str | None) -> dict[str, Any]:
     """Return the Wire57-C scores of a file. Confidences do not matter, and may be missing."""
-    theirs, ours = _read_both("wire57", predictions, gold, 1.0)
-    return _reported(wire57_scores(theirs, ours), theirs, ours)
+    right, predicted = _read_both("wire57", predictions, gold, 1.0)
+    return _reported(wire57_scores(right, predicted), right, predicted)
 
 
 def score_coordinations(predictions: str, gold: str | None, *, compat: Compat | None = None) -> dict[str, Any]:
@@ -201,8 +201,8 @@ def score_coordinations(predictions: str, gold: str | None, *, compat: Compat | 
         raise UsageError("score coordination needs the gold coordinations", hint="add --gold FILE")
     counts = coordination_counts({}, {})
     sentences = 0
-    ours, theirs = (read_coordinations(open_lines(find(name)), display_name(name)) for name in (predictions, gold))
-    for predicted, right in side_by_side(ours, theirs, predictions, gold):
+    files = [read_coordinations(open_lines(find(name)), display_name(name)) for name in (predictions, gold)]
+    for predicted, right in side_by_side(*files, predictions, gold):
         counts.update(coordination_counts(right.coordinations, predicted.coordinations, compat))
         sentences += 1
     criteria = coordination_scores(counts)
@@ -221,14 +221,15 @@ def _read_both(
 ) -> tuple[Tuples, Tuples]:
     if gold is None:
         raise UsageError(f"score {name} needs the gold tuples", hint="add --gold FILE")
-    theirs = _by_sentence(read_gold(open_lines(find(gold)), display_name(gold)))
-    if not any(theirs.values()):
+    right = _by_sentence(read_gold(open_lines(find(gold)), display_name(gold)))
+    if not any(right.values()):
         raise DataError(f"{gold}: there is no tuple in it", hint="check the file")
     lines = open_lines(find(predictions, once=True))
-    if not (ours := _by_sentence(read_predictions(lines, display_name(predictions), default_confidence))):
+    predicted = _by_sentence(read_predictions(lines, display_name(predictions), default_confidence))
+    if not predicted:
         hint = "did the command that wrote it fail? JSON lines can say that a sentence has no tuple"
         raise DataError(f"{display_name(predictions)}: there is nothing in it to score", hint=hint)
-    return theirs, ours
+    return right, predicted
 
 
 def _by_sentence(tuples: Iterable[SentenceTuple]) -> dict[str, list[TupleText]]:

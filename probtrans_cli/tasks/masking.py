@@ -132,13 +132,12 @@ def chosen(
     """
     if first is not None:
         b, n = draw.shape
-        here = first < n
         starts = draw.new_zeros(b, n + 1, dtype=torch.int64).scatter_(1, first.clamp(max=n), 1)[:, :n]
         word = starts.cumsum(1) - 1  # of every token; -1 in front of the first word
         sizes = draw.new_zeros(first.shape, dtype=torch.int64).scatter_add_(
             1, word.clamp(min=0), (candidates & (word >= 0)).long()
         )
-        of_words = draw.gather(1, first.clamp(max=n - 1)).masked_fill(~here | (sizes == 0), _NEVER)
+        of_words = draw.gather(1, first.clamp(max=n - 1)).masked_fill((first >= n) | (sizes == 0), _NEVER)
         chosen_words = (
             of_words < rate if count == "bernoulli" else _fitting(of_words, sizes, _number(lengths, rate, largest))
         )
@@ -157,11 +156,11 @@ def _number(lengths: Int[Tensor, " b"], rate: float, largest: int | None) -> Int
 def _fitting(draw: Float[Tensor, "b w"], sizes: Int[Tensor, "b w"], number: Int[Tensor, " b"]) -> Bool[Tensor, "b w"]:
     """The words that are taken, one after the other by rising draws, where each still fits."""
     order = draw.argsort(dim=1, stable=True)
-    by_draw, there = sizes.gather(1, order), draw.gather(1, order) < _NEVER
+    by_draw, is_word = sizes.gather(1, order), draw.gather(1, order) < _NEVER
     used = torch.zeros_like(number)
-    fits = torch.zeros_like(there)
+    fits = torch.zeros_like(is_word)
     for rank in range(order.shape[1]):
-        fits[:, rank] = there[:, rank] & (used + by_draw[:, rank] <= number)
+        fits[:, rank] = is_word[:, rank] & (used + by_draw[:, rank] <= number)
         used = used + by_draw[:, rank] * fits[:, rank]
     return torch.zeros_like(fits).scatter_(1, order, fits)
 

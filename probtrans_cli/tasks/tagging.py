@@ -303,16 +303,17 @@ def allowed_by(names: Sequence[str], scheme: Scheme) -> Allowed:
     )
 
 
-def best_valid(scores: Float[Tensor, "m a"], words: Bool[Tensor, "b w"], may: Allowed) -> Int[Tensor, " m"]:
+def best_valid(scores: Float[Tensor, "m a"], words: Bool[Tensor, "b w"], allowed: Allowed) -> Int[Tensor, " m"]:
     """The tags of all words, in row-major order; a sentence that no valid sequence fits has each word's best tag.
 
     Args:
         scores: log probabilities of the tags of every word, up to a constant of the word.
         words: where there is a word; those of a sentence stand at its beginning.
-        may: what the scheme allows.
+        allowed: by the scheme.
     """
     first, then, last = (
-        torch.zeros(of.shape, dtype=torch.float64).masked_fill(~of, -torch.inf).to(scores.device) for of in may
+        torch.zeros(tags.shape, dtype=torch.float64).masked_fill(~tags, -torch.inf).to(scores.device)
+        for tags in allowed
     )
     exact = scores.double()
     lattice = exact.new_zeros(*words.shape, scores.shape[-1])
@@ -322,13 +323,13 @@ def best_valid(scores: Float[Tensor, "m a"], words: Bool[Tensor, "b w"], may: Al
     steps = []
     for i in range(1, words.shape[1]):
         best, before = (total[:, :, None] + then).max(1)
-        there = words[:, i, None]  # behind its end a sentence stays as it is
-        total = torch.where(there, best + lattice[:, i], total)
-        steps.append(torch.where(there, before, itself))
+        is_word = words[:, i, None]  # behind its end a sentence stays as it is
+        total = torch.where(is_word, best + lattice[:, i], total)
+        steps.append(torch.where(is_word, before, itself))
     best, tag = (total + last).max(-1)
-    tags = [tag]
+    path = [tag]
     for before in reversed(steps):
         tag = before.gather(1, tag[:, None])[:, 0]
-        tags.append(tag)
+        path.append(tag)
     possible = (best > -torch.inf)[:, None].expand_as(words)
-    return torch.where(possible[words], torch.stack(tags[::-1], 1)[words], scores.argmax(-1))
+    return torch.where(possible[words], torch.stack(path[::-1], 1)[words], scores.argmax(-1))
