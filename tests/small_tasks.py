@@ -10,6 +10,7 @@ import torch
 from support import sentences
 from torch import Tensor
 
+from probtrans_cli import models
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.conllu import read_conllu
@@ -39,6 +40,16 @@ def evaluation(words: int = 200) -> Evaluation:
 
 
 # --- a network --------------------------------------------------------------------------------------------------------
+
+
+def random_network(seed: int, size: int, model: Any, output: Callable[[Encoder], Any], std: float) -> Network:
+    """A network in eval mode for a vocabulary of some size; each of its parameters is drawn from N(0, std²)."""
+    torch.manual_seed(seed)
+    network = Network(size, models.build(model), output).double().eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=std)
+    return network
 
 
 def encode(

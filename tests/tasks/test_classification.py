@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_tasks import evaluation, loss_of, sentence_scores
+from small_tasks import evaluation, loss_of, random_network, sentence_scores
 from support import Invoke, refused
 from torch.nn import functional
 
-from probtrans_cli import models
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import PAD, UNKNOWN
-from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe.task import Classification
@@ -54,13 +52,7 @@ class Corpus:
         given = options if name != "mean" else options | {"representation": "mean"}
         section = Classification(kind="classification", **given)
         self.task = SentenceClassification(section, self.vocabulary, labels)
-        model = SECTIONS[name]
-        torch.manual_seed(2)
-        encoder = models.build(model)
-        self.network = Network(self.vocabulary.size, encoder, self.task.output).double().eval()
-        with torch.no_grad():
-            for parameter in self.network.parameters():
-                torch.nn.init.normal_(parameter, std=0.6)
+        self.network = random_network(2, self.vocabulary.size, SECTIONS[name], self.task.output, 0.6)
 
     @torch.no_grad()
     def log_probabilities(self, split: Split, index: int) -> torch.Tensor:

@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 import torch
 from small_entities import DEV, TRAIN
-from small_tasks import batch_of, encode, evaluation, linear, loss_of
+from small_tasks import batch_of, encode, evaluation, linear, loss_of, random_network
 from tags import problems, spans
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli import models
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.entities import entity_scores, read_spans
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import PAD
-from probtrans_cli.models.base import Inputs, Outputs, Wants
-from probtrans_cli.models.network import Network
+from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.data import Columns, SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.tasks.tagging import NamedEntities
@@ -41,12 +39,8 @@ class Corpus:
         labels = {"tag": self.names}
         self.train, self.dev = (Split.encode(one, self.vocabulary, labels) for one in read)
         self.task = NamedEntities(EntityRecognition(kind="ner", **options), self.vocabulary, labels)
-        torch.manual_seed(1)
         section = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
-        self.network = Network(self.vocabulary.size, models.build(section), linear(len(self.names))).double().eval()
-        with torch.no_grad():
-            for parameter in self.network.parameters():
-                torch.nn.init.normal_(parameter, std=0.8)
+        self.network = random_network(1, self.vocabulary.size, section, linear(len(self.names)), 0.8)
 
     @torch.no_grad()
     def log_probabilities(self, split: Split, index: int) -> Tensor:
@@ -56,22 +50,6 @@ class Corpus:
         return functional.log_softmax(
             self.network.output(encode(self.network, ids, ids != PAD).states[0, first]).float(), -1
         )
-
-
-class Told(torch.nn.Module):
-    """In place of a network: gives the tags that it was told, by the words' ids."""
-
-    def __init__(self, ids: list[list[int]], tags: list[list[int]], outputs: int) -> None:
-        super().__init__()
-        self.tags = {tuple(one): wanted for one, wanted in zip(ids, tags, strict=True)}
-        self.outputs = outputs
-
-    def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
-        assert wants.words is not None
-        assert torch.equal(wants.words, inputs.mask)
-        wanted = [self.tags[tuple(row[real].tolist())] for row, real in zip(inputs.ids, inputs.mask, strict=True)]
-        tags = torch.tensor([tag for tags in wanted for tag in tags])
-        return Outputs(scores={"words": functional.one_hot(tags, self.outputs).float()})
 
 
 @pytest.mark.parametrize("subwords", [False, True], ids=["words", "pieces"])
@@ -92,11 +70,12 @@ def test_scores_are_those_of_a_plain_loop(scheme: Scheme, subwords: bool) -> Non
         assert scores["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def told(corpus: Corpus, tags: list[list[str]]) -> dict[str, Any]:
-    ids = [[corpus.names.index(tag) for tag in one] for one in tags]
-    rows = [corpus.dev.row("ids", index).tolist() for index in range(len(corpus.dev))]
-    network: Any = Told(rows, ids, len(corpus.names))
-    return evaluate(corpus.task, network, corpus.dev, evaluation(12), final=True)
+def scores_of(corpus: Corpus, tags: list[list[str]]) -> dict[str, Any]:
+    """The scores of a network that predicts these tags of dev."""
+    ids = torch.tensor([corpus.names.index(tag) for of_sentence in tags for tag in of_sentence])
+    outputs = Outputs(scores={"words": functional.one_hot(ids, len(corpus.names)).float()})
+    batch = batch_of(corpus.task, corpus.dev, range(len(corpus.dev)))
+    return corpus.task.scores(corpus.task.measure(outputs, batch), final=True)
 
 
 @pytest.mark.parametrize("scheme", ["iob2", "bioes"])
@@ -109,7 +88,7 @@ def test_entities_of_unseen_types_are_missed(scheme: Scheme) -> None:
     assert len(every) == 7
     lost = {span for span in every if any(given[span[0]][i] == "O" for i in range(span[1], span[2]))}
     assert len(lost) == {"iob2": 3, "bioes": 4}[scheme]  # train has no place of two words, and no ship of one
-    found = told(corpus, given)
+    found = scores_of(corpus, given)
     hit = len(every) - len(lost)
     spurious = int(scheme == "iob2")  # the first word of the place of two
     assert found["precision"] == pytest.approx(hit / (hit + spurious))
@@ -121,7 +100,7 @@ def test_entities_of_unseen_types_are_missed(scheme: Scheme) -> None:
 @pytest.mark.parametrize("scheme", ["iob2", "bioes"])
 def test_nothing_found(scheme: Scheme) -> None:
     corpus = Corpus(scheme)
-    found = told(corpus, [["O"] * len(tags) for tags in corpus.gold])
+    found = scores_of(corpus, [["O"] * len(tags) for tags in corpus.gold])
     assert (found["f1"], found["precision"], found["recall"]) == (0.0, 0.0, 0.0)
     assert found["accuracy"] == pytest.approx(3 / 16)
 

@@ -10,19 +10,17 @@ import numpy as np
 import pytest
 import torch
 from small_forms import BEYOND, LINES, PARENTS, ROWS, Parent
-from small_tasks import encode, evaluation, loss_of
+from small_tasks import batch_of, encode, evaluation, loss_of, random_network
 from torch import Tensor
+from torch.nn import functional
 
-from probtrans_cli import models
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.logical_forms import NONE, GraphLabels, logical_form
 from probtrans_cli.data.readers.cogs import CASES, Example, read_cogs, read_semantic
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import PAD
-from probtrans_cli.models.base import Encoded, Inputs, Outputs, Wants
-from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import View
+from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
 from probtrans_cli.tasks.batch import UNLEARNED
@@ -67,12 +65,8 @@ class Corpus:
         keys = {"kind": "cogs", "parent": parent, "decode": decode, **dict.fromkeys(by_words, "word")}
         section = SemanticParsing.model_validate(keys)
         self.task = SemanticLabels(section, self.vocabulary, self.labels)
-        torch.manual_seed(3)
-        encoder = models.build(model or {"labels": 8, "channels": 2, "iterations": 2, "dropout": 0.0})
-        self.network = Network(self.vocabulary.size, encoder, self.task.output).double().eval()
-        with torch.no_grad():
-            for parameter in self.network.parameters():
-                torch.nn.init.normal_(parameter, std=0.7)
+        model = model or {"labels": 8, "channels": 2, "iterations": 2, "dropout": 0.0}
+        self.network = random_network(3, self.vocabulary.size, model, self.task.output, 0.7)
 
     def encoded(self, given: list[Sentence]) -> Split:
         return Split.encode(given, self.vocabulary, self.labels)
@@ -177,51 +171,22 @@ def test_scores_are_those_of_a_plain_loop(parent: Parent, by_words: ByWords, mod
 
 # --- a network that knows ---------------------------------------------------------------------------------------------
 
-
-class Knowing(torch.nn.Module):
-    """In place of a network: its states are numbers of words, and its output layer looks up what it was told.
-
-    ``told[sentence][column]``: label ids of the words, or of ``parents`` the position (-1: none).
-    """
-
-    class Output(SemanticOutput):
-        """Reads label ids off the states."""
-
-        numbers: tuple[int, ...] = ()
-        attention = False
-
-        def read(self, view: View) -> dict[str, Tensor]:
-            assert view.words is not None
-            parents = {"parents": self.parents(view.encoded.states, view.words)[view.words]} if self.attention else {}
-            return {"words": self(view.states), **parents}
-
-        def forward(self, states: Tensor) -> Tensor:
-            ids = states[:, : len(self.numbers)].long()
-            hot = [torch.nn.functional.one_hot(ids[:, k], size) for k, size in enumerate(self.numbers)]
-            return torch.cat(hot, dim=-1).float()
-
-        def parents(self, states: Tensor, mask: Tensor) -> Tensor:
-            return torch.nn.functional.one_hot((states[..., -1].long() + 1) * mask, states.shape[1] + 1).float()
-
-    def __init__(self, split: Split, task: SemanticLabels, told: list[dict[str, list[int]]]) -> None:
-        super().__init__()
-        self.output = self.Output(1, [1], attention=False)
-        self.output.attention = task.attention
-        self.output.numbers = tuple(len(names) for names in task.names.values())
-        self.states = {}
-        for index, labels in enumerate(told):
-            rows = [labels[column] for column in task.names] + [labels.get("parents", labels["role"])]
-            self.states[tuple(split.row("ids", index).tolist())] = torch.tensor(rows, dtype=torch.float32).T
-
-    def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
-        rows = [self.states[tuple(row[real].tolist())] for row, real in zip(inputs.ids, inputs.mask, strict=True)]
-        encoded = Encoded(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True))
-        return Outputs(
-            scores=self.output.read(View(encoded, wants.words, wants.words, lambda: torch.zeros(0, 0), inputs))
-        )
+Labels = dict[str, list[int]]
+"""Label ids of the words of a sentence by column; of ``parents`` the positions (-1: none)."""
 
 
-def gold_labels(corpus: Corpus, split: Split) -> list[dict[str, list[int]]]:
+def scores_of(corpus: Corpus, split: Split, labels: list[Labels]) -> dict[str, Any]:
+    """The scores of a network that predicts these labels of a split."""
+    task, batch = corpus.task, batch_of(corpus.task, split, range(len(split)))
+    ids = {name: torch.tensor([id for sentence in labels for id in sentence[name]]) for name in labels[0]}
+    hot = [functional.one_hot(ids[name], len(names)) for name, names in task.names.items()]
+    scores = {"words": torch.cat(hot, dim=-1).float()}
+    if task.attention:
+        scores["parents"] = functional.one_hot(ids["parents"] + 1, batch.words.shape[1] + 1).float()
+    return task.scores(task.measure(Outputs(scores=scores), batch), final=True)
+
+
+def gold_labels(corpus: Corpus, split: Split) -> list[Labels]:
     names = [*corpus.task.names, "parents"]
     return [{name: split.row(name, index).tolist() for name in names} for index in range(len(split))]
 
@@ -229,8 +194,7 @@ def gold_labels(corpus: Corpus, split: Split) -> list[dict[str, list[int]]]:
 @WAYS
 def test_gold_labels_rebuild_every_form(parent: Parent, by_words: ByWords) -> None:
     corpus = Corpus(parent, by_words=by_words)
-    network: Any = Knowing(corpus.train, corpus.task, gold_labels(corpus, corpus.train))
-    found = evaluate(corpus.task, network, corpus.train, evaluation(13), final=True)
+    found = scores_of(corpus, corpus.train, gold_labels(corpus, corpus.train))
     assert found["exact"] == found["form"] == found["labels"] == 1.0
     assert found["cases"] == dict.fromkeys(sorted([*{row[2] for row in ROWS} - {"brand_new"}, "other"]), 1.0)
 
@@ -244,8 +208,7 @@ def test_one_wrong_label_costs_its_sentence(parent: Parent) -> None:
         told = gold_labels(corpus, corpus.train)
         size = len(corpus.task.names.get(name, [])) or 6
         told[0][name][1] = (told[0][name][1] + 1) % size
-        network: Any = Knowing(corpus.train, corpus.task, told)
-        found = evaluate(corpus.task, network, corpus.train, evaluation(), final=True)
+        found = scores_of(corpus, corpus.train, told)
         assert found["exact"] == found["form"] == found[f"exact_{name}"] == pytest.approx(6 / 7)
         assert found["labels"] == pytest.approx(30 / 31)
         assert found["cases"]["in_distribution"] == 0.5
@@ -263,8 +226,7 @@ def test_labels_of_a_sentence_mend_what_no_sentence_has(decode: str) -> None:
     told[1]["role"][5] = told[1]["by_category"][5] = corpus.labels["role"].index(NONE)
     assert corpus.labels["role"].index(NONE) == corpus.labels["by_category"].index(NONE)
     told[4]["noun_type"][1] = corpus.labels["noun_type"].index("INDEF")
-    network: Any = Knowing(corpus.train, corpus.task, told)
-    found = evaluate(corpus.task, network, corpus.train, evaluation(13), final=True)
+    found = scores_of(corpus, corpus.train, told)
     wrong = 1 if decode == "sentence" else 3
     assert found["exact"] == found["form"] == pytest.approx(1 - wrong / 7)
     assert found["exact_role"] == pytest.approx(1.0 if decode == "sentence" else 5 / 7)
@@ -306,12 +268,11 @@ def test_sentences_without_a_form_are_not_scored_by_it() -> None:
     split = corpus.encoded([*read_semantic(LINES, "x"), *labelled])
     told = gold_labels(corpus, split)
     told[0]["role"][0] = corpus.labels["role"].index("agent")
-    network: Any = Knowing(split, corpus.task, told)
-    found = evaluate(corpus.task, network, split, evaluation(), final=True)
+    found = scores_of(corpus, split, told)
     assert found["form"] == pytest.approx(6 / 7)
     assert found["exact"] == pytest.approx(7 / 8)
-    alone: Any = Knowing(corpus.encoded(labelled), corpus.task, gold_labels(corpus, corpus.encoded(labelled)))
-    found = evaluate(corpus.task, alone, corpus.encoded(labelled), evaluation(), final=True)
+    alone = corpus.encoded(labelled)
+    found = scores_of(corpus, alone, gold_labels(corpus, alone))
     assert "form" not in found
     assert (found["exact"], found["cases"]) == (1.0, {"primitive": 1.0})
 
