@@ -55,7 +55,7 @@ class Extraction:
 
     @property
     def parts(self) -> dict[str, tuple[int, ...]]:
-        """The words of ``arg1``, ``rel`` and ``arg2``, the last with location and time behind it."""
+        """Return the words of ``arg1``, ``rel`` and ``arg2``, the last with location and time behind it."""
         return {"arg1": self.arg1, "rel": self.relation, "arg2": self.arg2 + self.location_time}
 
     def texts(self, words: Sequence[str]) -> Texts:

@@ -120,8 +120,8 @@ def _lsoie_line(words: Sequence[str], extraction: Extraction) -> str:
 
 
 def _openie4_line(words: Sequence[str], extraction: Extraction, confidence: float) -> str:
-    """Words that the relation adds are in brackets, location and time a place. A word of the sentence that is in
-    brackets gets a blank."""
+    """Write words that the relation adds in brackets, and location and time as a place. A word of the sentence that is
+    itself in brackets gets a blank."""
     words = _joined(words).split(" ")
     ends = list(accumulate(len(word) + 1 for word in words))
     added = [f"[{word}]" for word in extraction.added]

@@ -299,14 +299,14 @@ class Task(ABC):
 
 
 def scored(task: Task, split: Split, how: Evaluation) -> Iterator[int]:
-    """Yield, batch by batch, of how many things the loss of a split is the mean: words, sentences or hidden words."""
+    """Yield for each batch of a split how many things its loss is summed over: words, sentences or hidden words."""
     for indices in how.batches(split):
         batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=how.device)
         yield int(next(iter(task.counts(task.evaluation(batch, 0)).values())))
 
 
 def without_some_words(batch: Batch, alpha: float, vocabulary: Vocabulary) -> Batch:
-    """The batch after word dropout: unknown for all of a word of frequency f at rate ``alpha / (alpha + f)``."""
+    """Drop words: one of frequency f is shown as unknown, all of its tokens, at the rate ``alpha / (alpha + f)``."""
     frequency, ids = batch.frequency.clamp(min=0), batch.ids
     if alpha == 0.0 or not frequency.shape[1]:
         return batch
@@ -320,7 +320,7 @@ def without_some_words(batch: Batch, alpha: float, vocabulary: Vocabulary) -> Ba
 
 
 def by_sentence(values: Sequence[Any], batch: Batch) -> Iterator[Sequence[Any]]:
-    """Values of all words of a batch, in row-major order, cut into sentences."""
+    """Cut the values of all words of a batch, in row-major order, into those of each sentence."""
     start = 0
     for number in batch.words.sum(1).tolist():
         yield values[start : start + number]
@@ -328,13 +328,13 @@ def by_sentence(values: Sequence[Any], batch: Batch) -> Iterator[Sequence[Any]]:
 
 
 def records_by_sentence(columns: Mapping[str, Sequence[Any]], batch: Batch) -> list[Prediction]:
-    """A record for each sentence: of every column the values of its words."""
+    """Return a record for each sentence, with the values of its words in every column."""
     of_sentences = zip(*(by_sentence(values, batch) for values in columns.values()), strict=True)
     return [{name: list(values) for name, values in zip(columns, row, strict=True)} for row in of_sentences]
 
 
 def entry_features(vocabulary: Vocabulary) -> Features | None:
-    """The features of the vocabulary's own entries, as they are spelled there; the specials have none."""
+    """Return the features of the vocabulary's own entries, as they are spelled there; the specials have none."""
     if vocabulary.features is None:
         return None
     hashed, specials = vocabulary.features, set(vocabulary.specials)
@@ -352,13 +352,13 @@ UNSEEN = "(not in training)"  # stands for all labels that the training file doe
 
 
 def doubt_of(outputs: Outputs, name: str, prefix: str = "") -> dict[str, list[float]]:
-    """The parts of the doubt about some answers, as JSON has them; nothing where it was not asked for."""
+    """Return the parts of the doubt about some answers, as JSON has them; nothing where it was not asked for."""
     doubt = outputs.doubt.get(name)
     return {} if doubt is None else {prefix + part: getattr(doubt, part).tolist() for part in DOUBT}
 
 
 def without_members(value: Any) -> Any:
-    """A prediction without the parts of the doubt that only members have."""
+    """Leave out the parts of the doubt that only models with members have."""
     if isinstance(value, Mapping):
         return {key: without_members(item) for key, item in value.items() if not str(key).endswith(DOUBT[1:])}
     return [without_members(item) for item in value] if isinstance(value, list) else value
@@ -367,7 +367,7 @@ def without_members(value: Any) -> Any:
 def alternatives(
     probabilities: Float[Tensor, "m o"], names: Sequence[str], top: int, key: str
 ) -> list[list[dict[str, Any]]]:
-    """Of every row the ``top`` most probable names, the best first, as JSON has them; ``key``: what a name is."""
+    """Return the ``top`` most probable names of every row, the best first, as JSON has them; ``key``: of a name."""
     best, ids = probabilities.topk(min(top, probabilities.shape[-1]), dim=-1)
     return [
         [{key: names[id], "probability": chance} for id, chance in zip(of_row, chances, strict=True)]
@@ -376,12 +376,12 @@ def alternatives(
 
 
 def with_probability(name: str, probability: float | None) -> str:
-    """A name as it stands in a picture, with its probability where that is shown."""
+    """Return a name as it stands in a picture, with its probability where that is shown."""
     return name if probability is None else f"{name} {probability_text(probability)}"
 
 
 def doubt_comment(entropy: Sequence[float], information: Sequence[float] | None) -> dict[str, str]:
-    """The comment of a sentence: the mean entropy, and the mean mutual information where there is one."""
+    """Return the comment of a sentence: the mean entropy, and the mean mutual information where there is one."""
     means = [sum(values) / len(values) for values in (entropy, information) if values]
     return {"uncertainty": " ".join(f"{value:.4f}" for value in means)} if means else {}
 
@@ -389,7 +389,7 @@ def doubt_comment(entropy: Sequence[float], information: Sequence[float] | None)
 def confusions(
     gold: Int[Tensor, " m"], predicted: Int[Tensor, " m"], names: Sequence[str]
 ) -> dict[tuple[str, str, str], float]:
-    """How often each label was given where another one, or the same, is right."""
+    """Count how often each label was predicted where another one, or the same, is right."""
     pairs, numbers = torch.unique(torch.stack([gold, predicted]), dim=1, return_counts=True)
     return {
         ("confusion", UNSEEN if right == UNLEARNED else names[right], names[best]): float(number)
@@ -398,7 +398,7 @@ def confusions(
 
 
 def confusion_table(counts: Mapping[Any, float]) -> dict[str, dict[str, int]]:
-    """``{gold: {predicted: number}}``, both in the order of their names."""
+    """Return ``{gold: {predicted: number}}``, both in the order of their names."""
     table: dict[str, dict[str, int]] = {}
     for key in sorted(key for key in counts if isinstance(key, tuple) and key[0] == "confusion"):
         _, gold, predicted = key

@@ -51,16 +51,16 @@ class Batch(Inputs):
 
     @property
     def sentences(self) -> Int[Tensor, ""]:
-        """The number of sentences. Made where it is wanted: to copy a number to a GPU is to wait for it."""
+        """The number of sentences. Made on the device: to copy a number to a GPU is to wait for it."""
         return torch.full((), len(self), device=self.ids.device)
 
     def picked(self, values: Shaped[Tensor, "b s"]) -> Shaped[Tensor, " m"]:
-        """Those of the words or tokens that are scored, in row-major order."""
+        """Pick the values of the words or tokens that are scored, in row-major order."""
         where = self.words if self.scored is None else self.scored
         return select(values, where if self.positions is None else self.positions)
 
     def located(self) -> Batch:
-        """With the positions of what is scored; to be asked for where the batch was made, before it goes to a GPU."""
+        """Return the batch with the positions of what is scored: to be called before it goes to a GPU."""
         where = self.words if self.scored is None else self.scored
         return replace(self, positions=where.flatten().nonzero()[:, 0])
 
@@ -76,7 +76,7 @@ def collate(
     padding: int,
     device: torch.device,
 ) -> Batch:
-    """The batch of some sentences of a split."""
+    """Make the batch of some sentences of a split, with the gold ``columns`` that it has."""
 
     def padded(name: str, fill: int) -> Tensor:
         return tensor(split.padded(name, indices, fill), device)

@@ -79,19 +79,19 @@ class SentenceClassification(Task):
         return {"loss": batch.sentences}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        """The cross entropy, summed over sentences."""
+        """Return the cross entropy, summed over sentences."""
         gold = batch.gold[self.column][:, 0]
         losses = functional.cross_entropy(outputs.scores["sentence"].float(), gold, reduction="sum")
         return {"loss": Term(losses, self.counts(batch)["loss"])}
 
     def questions(self, batch: Batch) -> Questions:
-        """The label of every sentence; none is known where the batch has no gold."""
+        """Ask for the label of every sentence; none is known where the batch has no gold."""
         rows = torch.arange(len(batch), device=batch.ids.device)
         gold = batch.gold.get(self.column)
         return Questions("sentence", torch.full_like(rows, UNLEARNED) if gold is None else gold[:, 0], rows)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """The summed loss, the sentences that have one, right labels, and sentences; which was given for which."""
+        """Sum the loss, and count the sentences that have one, all of them, and right labels; which stood for which."""
         scores, gold = outputs.scores["sentence"].float(), batch.gold[self.column][:, 0]
         loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNLEARNED)
         best = scores.argmax(-1)
@@ -102,7 +102,7 @@ class SentenceClassification(Task):
         return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``accuracy`` and mean ``loss``; finally also ``accuracy_interval`` and ``confusions``."""
+        """Return ``accuracy`` and mean ``loss``; finally also ``accuracy_interval`` and ``confusions``."""
         accuracy = counts["right"] / max(counts["sentences"], 1)
         scores: dict[str, Any] = {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
         if final:
@@ -110,7 +110,7 @@ class SentenceClassification(Task):
         return scores
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
-        """The ``label`` and its ``label_probability``; with ``top`` also ``label_alternatives``."""
+        """Return the ``label`` and its ``label_probability``; with ``top`` also ``label_alternatives``."""
         del batch
         chances = outputs.scores["sentence"].float().softmax(-1)
         best, labels = chances.max(-1)
@@ -126,7 +126,7 @@ class SentenceClassification(Task):
         return [{**answer, "label_alternatives": options} for answer, options in zip(answers, several, strict=True)]
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """Comments of the sentence; above it."""
+        """Return comments of the sentence, and what stands above it."""
         label, chance = prediction["label"], prediction["label_probability"]
         comments, title = {"label": label, "label_probability": f"{chance:.4f}"}, ""
         if "label_entropy" in prediction:

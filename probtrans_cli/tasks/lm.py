@@ -65,7 +65,7 @@ class CausalLanguageModelling(PredictedWords):
         return Wants(tokens=scored, readout=self.readout, candidates=batch.candidates)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Loss and number of words, and over texts the sums of squares from which the standard error follows."""
+        """Sum the loss and count words; add the squares, over texts, from which the standard error follows."""
         losses = functional.cross_entropy(outputs.scores["words"].float(), batch.picked(batch.ids), reduction="none")
         assert batch.scored is not None, "the batch is one of evaluation"
         number = batch.scored.sum(1).double()
@@ -81,7 +81,7 @@ class CausalLanguageModelling(PredictedWords):
         return Counts({name: float(value) for name, value in sums.items()})
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``perplexity`` of a word, its standard error over texts (of two or more), and the mean ``loss``."""
+        """Return ``perplexity`` of a word, its standard error over texts (of two or more), and the mean ``loss``."""
         loss = counts.mean("loss", "words")
         if loss is None:
             return {"perplexity": None, "loss": None}
@@ -92,7 +92,7 @@ class CausalLanguageModelling(PredictedWords):
         return scores
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
-        """Of every word ``surprisal`` and ``entropy`` in bits and the ``rank`` of the word among all, from 1.
+        """Return of every word ``surprisal`` and ``entropy`` in bits, and its ``rank`` among all words, from 1.
 
         None for a word that is not scored; of a word of several tokens the sums, and the worst rank.
         """
@@ -121,7 +121,7 @@ class CausalLanguageModelling(PredictedWords):
         return rows
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """Bits, in MISC and below the words."""
+        """Return the surprisal, in MISC and below the words."""
         del probability
         bits = ["" if value is None else f"{value:.4f}" for value in prediction["surprisal"]]
         return Places(misc={"Surprisal": bits}, notes=[[f"{float(value):.1f}"] if value else [] for value in bits])

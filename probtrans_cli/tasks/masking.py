@@ -36,7 +36,7 @@ class Masks:
     """What a recipe hides, and what it shows instead."""
 
     def __init__(self, section: Masking, vocabulary: Vocabulary) -> None:
-        """Raises RecipeError where an entry that is never to be hidden is not in the vocabulary."""
+        """Raise a RecipeError where an entry that is never to be hidden is not in the vocabulary."""
         self.section = section
         self.vocabulary = vocabulary
         self.numbers = 2 if section.mask < 1.0 else 1  # uniform draws a token: whether it is hidden, and behind what
@@ -55,14 +55,16 @@ class Masks:
         self._kept: dict[int | None, tuple[Split, np.ndarray]] = {}
 
     def draw(self, batch: Batch) -> Float[Tensor, "k b n"]:
-        """Uniform numbers for a batch of training: fresh ones, or, of masks that are kept, its own."""
+        """Draw uniform numbers for a batch of training: fresh ones, or, of masks that are kept, its own."""
         if not self.section.dynamic:
             return self.evaluation(batch, None)
         return torch.rand(self.numbers, *batch.ids.shape).to(batch.ids.device)
 
     def evaluation(self, batch: Batch, draw: int | None) -> Float[Tensor, "k b n"]:
-        """Uniform numbers for a batch of an evaluation, or (None) of training with masks that are kept: its part of the
-        numbers of the whole split, of which the latest are kept; 1 where the batch is padded."""
+        """Return the uniform numbers of a batch in a draw of an evaluation; None: in training with masks that are kept.
+
+        They are its part of the numbers of the whole split, of which the latest are kept; 1 where the batch is padded.
+        """
         kept = self._kept.get(draw)
         if kept is None or kept[0] is not batch.split:
             shape: Any = (self.numbers, int(batch.split.lengths.sum()))
@@ -79,7 +81,7 @@ class Masks:
         return torch.stack([tensor(values, batch.ids.device) for values in of_batch])
 
     def hidden(self, batch: Batch, draw: Tensor) -> Bool[Tensor, "b n"]:
-        """Which tokens are hidden."""
+        """Return which tokens are hidden."""
         section = self.section
         # Where some words have no id, each of the others has one, which is the first of several words.
         by_word = section.whole_word and batch.first is not None and not self.vocabulary.omits
@@ -94,7 +96,7 @@ class Masks:
         )
 
     def shown(self, ids: Tensor, hidden: Tensor, draw: Tensor) -> Int[Tensor, "b n"]:
-        """What the model reads."""
+        """Return what the model reads."""
         section = self.section
         return replaced(
             ids, hidden, draw[-1], mask=section.mask, random=section.random, symbol=self.vocabulary.MASK,
@@ -103,7 +105,7 @@ class Masks:
 
 
 def nothing_hidden() -> NothingToScoreError:
-    """What is wrong with a corpus in which no token is ever hidden."""
+    """Make the error of a corpus in which no token is ever hidden."""
     return NothingToScoreError(
         "there is no word to hide: every word is unknown, or the text is too short for a mask",
         hint="score more text, of words that the model knows",
@@ -120,7 +122,7 @@ def chosen(
     largest: int | None = None,
     first: Int[Tensor, "b w"] | None = None,
 ) -> Bool[Tensor, "b n"]:
-    """Which tokens are hidden.
+    """Choose the tokens that are hidden.
 
     Args:
         candidates: True where a token may be hidden.
@@ -154,7 +156,7 @@ def _number(lengths: Int[Tensor, " b"], rate: float, largest: int | None) -> Int
 
 
 def _fitting(draw: Float[Tensor, "b w"], sizes: Int[Tensor, "b w"], number: Int[Tensor, " b"]) -> Bool[Tensor, "b w"]:
-    """The words that are taken, one after the other by rising draws, where each still fits."""
+    """Take words, one after the other by rising draws, where each still fits."""
     order = draw.argsort(dim=1, stable=True)
     by_draw, is_word = sizes.gather(1, order), draw.gather(1, order) < _NEVER
     used = torch.zeros_like(number)
@@ -175,7 +177,7 @@ def replaced(
     symbol: int,
     ordinary: Int[Tensor, " v"],
 ) -> Int[Tensor, "b n"]:
-    """What is shown in place of ``ids``.
+    """Return what is shown in place of ``ids``.
 
     Args:
         ids: the tokens.

@@ -73,8 +73,8 @@ class PredictedWords(Task):
 
     @torch.no_grad()
     def start(self, network: Network, split: Split) -> None:
-        """Where the recipe says so, let the biases of words begin at the frequencies of those that can be hidden,
-        ``β_w = log (f(w) + 1) / Σ``."""
+        """Begin with the biases of words at their frequencies in training, ``β_w = log (f(w) + 1) / Σ``, where the
+        recipe says so; special entries count as if they did not occur."""
         wanted, words = self.section.start_at_frequencies, network.words
         if isinstance(words, TiedOutput | TiedMean) if wanted is None else wanted:
             counts = frequencies(split, self.vocabulary)
@@ -91,7 +91,7 @@ class PredictedWords(Task):
         return {"loss": batch.scored.sum()}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        """The cross entropy at the tokens that are scored."""
+        """Return the cross entropy at the tokens that are scored."""
         total = cross_entropy(outputs, batch, batch.picked(batch.gold.get(IDS, batch.ids)))
         return {"loss": Term(total, self.counts(batch)["loss"])}
 
@@ -127,14 +127,14 @@ class MaskedLanguageModelling(PredictedWords):
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def training(self, batch: Batch) -> Batch:
-        """Some tokens are hidden by masks drawn afresh, or kept; scored are those, or all."""
+        """Hide some tokens, by masks drawn afresh or kept; score these, or all."""
         draw = self.masks.draw(batch)
         hidden = self.masks.hidden(batch, draw)
         scored = hidden if self.section.mlm.loss_positions == "masked" else batch.ids != self.vocabulary.PAD
         return self.sampler.sampled(self._shown(batch, hidden, draw, scored), batch.ids[scored])
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
-        """The tokens of a draw of masks are hidden and scored: a function of corpus and draw, not of batches."""
+        """Hide and score the tokens of a draw of masks, which is a function of the corpus and the draw alone."""
         draw = self.masks.evaluation(batch, number)
         hidden = self.masks.hidden(batch, draw)
         return replace(self._shown(batch, hidden, draw, hidden), number=number)
@@ -146,7 +146,7 @@ class MaskedLanguageModelling(PredictedWords):
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def wants(self, batch: Batch) -> Wants:
-        """Scores of what is hidden; of a batch in which nothing was hidden, of what is written as a mask."""
+        """Ask for scores of what is hidden; where nothing was hidden, of what is written as a mask."""
         tokens = batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored
         return Wants(tokens=tokens, candidates=batch.candidates)
 
@@ -155,8 +155,8 @@ class MaskedLanguageModelling(PredictedWords):
         return Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``perplexity`` of the pooled ``loss``; where there are several mask draws, the standard error of their own
-        perplexities, and how many they are."""
+        """Return ``perplexity`` of the pooled ``loss``; where there are several mask draws, the standard error of their
+        own perplexities, and how many they are."""
         del final
         draws = sorted({draw for _, draw in counts})
         sums = np.array([[counts[name, draw] for name in ("loss", "words")] for draw in draws])
@@ -173,8 +173,8 @@ class MaskedLanguageModelling(PredictedWords):
         return {**scores, "loss": loss}
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
-        """``masks``: of every word that is written as a mask its number from 0 (``word``), the ``words`` most probable
-        there, the best first, and their ``probabilities``; ``top`` of them, or 5."""
+        """Return ``masks``: of every word that is written as a mask its number from 0 (``word``), the most probable
+        ``words`` there, the best first, and their ``probabilities``; ``top`` of them, or 5."""
         predictions: list[Prediction] = [{"masks": []} for _ in batch.indices]
         if "words" not in outputs.scores:  # nothing is written as a mask
             return predictions
@@ -192,7 +192,7 @@ class MaskedLanguageModelling(PredictedWords):
         return predictions
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """Below the masks."""
+        """Return the words, below the masks."""
         masks = {mask["word"]: mask for mask in prediction["masks"]}
         notes: list[list[str]] = [[] for _ in range(max(masks, default=-1) + 1)]
         for word, mask in masks.items():

@@ -109,7 +109,7 @@ class Arcs(Task):
 
     @property
     def decoder(self) -> Method:
-        """How trees are found."""
+        """The method by which trees are found."""
         if self.section.decode != "auto":
             return self.section.decode
         return "auto" if self.layer is not None and bool(self.layer.projective) else "mst"
@@ -128,7 +128,7 @@ class Arcs(Task):
         return {"loss": (self._gold(batch)[0] >= 0).sum()}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        """The mean over iterations, where earlier ones have scores, too."""
+        """Return the mean over iterations, where earlier ones have scores, too."""
         heads, relations = self._gold(batch)
         losses = [
             arc_loss(self._scores(values, batch), batch.words, heads, relations, tree=self.tree)
@@ -142,7 +142,7 @@ class Arcs(Task):
         return values.to(exact).view(b, w, -1, w + 1)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """The summed loss, and the words that have one."""
+        """Sum the loss, and count the words that have one."""
         if _PARENTS not in batch.gold:
             return Counts()
         (term,) = self.terms(outputs, batch).values()
@@ -175,9 +175,9 @@ class Arcs(Task):
         self.arc_temperature = temperature
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
-        """``heads`` (0 = the root) and ``relations`` of the words; each with its probability, that of a relation given
-        its head; with ``top`` also ``head_alternatives`` of each word, each with its most probable relation; where the
-        doubt is wanted, ``head_entropy``, in nats."""
+        """Return ``heads`` (0 = the root) and ``relations`` of the words, each with its probability, that of a relation
+        given its head; with ``top`` also ``head_alternatives`` of each word, each with its most probable relation;
+        where the doubt is wanted, ``head_entropy``, in nats."""
         scores, logs, column = self._heads(outputs, batch)
         chances, heads = self._tempered(logs), torch.where(column < column.shape[1], column + 1, 0)
         of_heads = scores.gather(3, column[:, :, None, None].expand(-1, -1, scores.shape[2], 1))[..., 0].softmax(-1)
@@ -212,15 +212,15 @@ class Arcs(Task):
         return records_by_sentence(columns, batch)
 
     def _heads(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores of every relation and head; the log-probability of every head, -inf where there is none; the column of
-        the head in the best tree."""
+        """Return the scores of every relation and head; the log-probability of every head, -inf where there is none;
+        and the column of the head in the best tree."""
         scores, logs, of_tree = self._of_heads(outputs, batch)
         best = decode(levelled(of_tree.double().cpu().numpy()), batch.words.cpu().numpy(), self.decoder)
         heads = torch.from_numpy(best).to(scores.device)
         return scores, logs, torch.where(heads > 0, heads - 1, heads.shape[1])
 
     def _of_heads(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores of every relation and head; the log-probability of every head; the scores that trees are made of."""
+        """Return the scores of every relation and head; the log-probability of every head; scores of trees' arcs."""
         scores = self._scores(outputs.scores["arcs"], batch)[:, :, : len(self.relations)]
         chances = head_probabilities(scores, batch.words, tree=self.tree)
         logs = chances.clamp_min(torch.finfo(chances.dtype).tiny).log()
@@ -228,7 +228,7 @@ class Arcs(Task):
         return scores, logs.masked_fill(impossible, -torch.inf), scores.logsumexp(2) if self.tree else logs
 
     def _tempered(self, logs: Tensor) -> Tensor:
-        """The probabilities of heads at the temperature of arcs; zero on padding."""
+        """Return the probabilities of heads at the temperature of arcs; zero on padding."""
         return logs.exp() if self.arc_temperature == 1.0 else (logs / self.arc_temperature).softmax(-1).nan_to_num()
 
     def trees(self, outputs: Outputs, batch: Batch) -> Trees:
@@ -238,7 +238,7 @@ class Arcs(Task):
         return Trees(of_trees, of_words, self.decoder, relations, self.relations)
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """HEAD and DEPREL; `RelProb`, and as `Heads` the alternatives, in MISC; the arcs of a picture."""
+        """Return HEAD and DEPREL; `RelProb`, and as `Heads` the alternatives, in MISC; the arcs of a picture."""
         chances = prediction["head_probability"] if probability else [None] * len(prediction["heads"])
         words = zip(prediction["heads"], prediction["relations"], chances, strict=True)
         shown = {"RelProb": [f"{chance:.4f}" for chance in prediction["relation_probability"]]} if probability else {}
@@ -283,7 +283,7 @@ class Tags(WordTagging):
         return {"tags": Choices(scores[has_tag], gold[batch.words][has_tag], scores[has_tag].argmax(-1), rows)}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """The column, and its probabilities in MISC by its own name."""
+        """Return the column, and its probabilities in MISC by its own name."""
         places = super().places(prediction, probability=probability)
         misc = {f"{self.column.upper()}{name.removeprefix('Tag')}": values for name, values in places.misc.items()}
         notes = [[line for line in lines if line.partition(" ")[0] != _MISSING] for lines in places.notes]
@@ -341,19 +341,19 @@ class Parsing(Parts):
 
     @property
     def answers(self) -> Answers:  # type: ignore[override]
-        """What is decided by the training, as how trees are found, is there behind it."""
+        """What is predicted, by rules that are known behind the training: it decides how trees are found."""
         arcs = self.arcs
         rules = {"relations": arcs.relations, "decode": arcs.decoder, "arc_temperature": arcs.arc_temperature}
         return replace(arcs.answers, rules=rules)
 
     def wants(self, batch: Batch) -> Wants:
-        """Of a batch with hidden words, their scores alone."""
+        """Ask for the scores of hidden words alone, where the batch has any."""
         if batch.scored is None:
             return super().wants(batch)
         return replace(self.tasks["words"].wants(batch), parts=frozenset({"words"}))
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Those of the parts, and words that are right, of the sentences whose gold is whole."""
+        """Count what the parts count; and words that are right, of the sentences whose gold is whole."""
         counts = super().measure(outputs, batch)
         pairs = []
         for index, prediction in zip(batch.indices.tolist(), self.predict(outputs, batch), strict=True):
@@ -368,8 +368,8 @@ class Parsing(Parts):
         return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``las``, ``uas``, ``clas``; of the tags that are learned ``upos``, ``xpos``, ``ufeats``, and with upos and
-        feats ``mlas``; ``loss``; finally also their intervals, ``groups`` and ``confusions`` of relations."""
+        """Return ``las``, ``uas``, ``clas``; of the tags that are learned ``upos``, ``xpos``, ``ufeats``, and with upos
+        and feats ``mlas``; ``loss``; finally also their intervals, ``groups`` and ``confusions`` of relations."""
         learned = {"relation", *self.section.tags}
         names = [name for name, columns in NEEDED.items() if columns <= learned]
         scores: dict[str, Any] = parse_scores(counts, names)

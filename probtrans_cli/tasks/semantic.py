@@ -55,7 +55,7 @@ class SemanticOutput(OutputLayer, nn.Module):
         self.has_moments = not attention and self.of_words is None
 
     def read(self, view: View) -> Mapping[str, Values]:
-        """``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
+        """Return ``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
         states, words = view.states, view.words
         labels = view.by(self.labels, states)
         if self.of_words is not None:
@@ -67,7 +67,7 @@ class SemanticOutput(OutputLayer, nn.Module):
         return scores
 
     def parents(self, states: Tensor, mask: Tensor) -> Tensor:
-        """``[b, n, 1 + n]``: no parent, or which; padding and the word itself are none."""
+        """Score the parents ``[b, n, 1 + n]``: none, or which word; padding and the word itself can be none."""
         assert self.child is not None and self.parent is not None and self.none is not None  # noqa: PT018
         child, parent = self.child(states) * states.shape[-1] ** -0.5, self.parent(states)
         itself = torch.eye(states.shape[1], dtype=torch.bool, device=states.device)
@@ -96,7 +96,7 @@ class SemanticLabels(Task):
         self.answers = replace(self.answers, rules=rules)
 
     def output(self, encoder: Encoder) -> SemanticOutput:
-        """All labels by one product, and once more of what the word alone tells."""
+        """Make one product of all labels; those that the word alone tells are read from its unary scores."""
         alone = [name in self.section.alone for name, labels in self.names.items() for _ in labels]
         sizes = [len(names) for names in self.names.values()]
         return SemanticOutput(encoder.facts.width, sizes, attention=self.attention, alone=alone)
@@ -118,8 +118,8 @@ class SemanticLabels(Task):
         return gold | ({"parents": batch.picked(batch.gold["parents"]) + 1} if self.attention else {})
 
     def _best(self, scores: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-        """Label ids ``[m]`` of every column: the best of every word, where what is known to be a preposition, and
-        nothing else, has its role; or the best of whole sentences, but for one that has none, or is one word."""
+        """Return label ids ``[m]`` of every column: the best of every word, where what is known to be a preposition,
+        and nothing else, has its role; or the best of whole sentences, but for one that has none, or is one word."""
         best = {name: of_words.argmax(-1) for name, of_words in scores.items()}
         if "kind" in best and _PREPOSITION in self.names["kind"]:
             kind, role = (self.names[name].index(_PREPOSITION) for name in ("kind", "role"))
@@ -147,7 +147,7 @@ class SemanticLabels(Task):
         return {"loss": batch.words.sum() if self.section.loss == "words" else batch.sentences}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        """The cross entropies, summed over columns, and over words or over sentences of means over words."""
+        """Return the cross entropies, summed over columns, and over words or over sentences of means over words."""
         gold, scores = self._gold(batch), self._scores(outputs)
         losses = [functional.cross_entropy(scores[name], gold[name], reduction="none") for name in gold]
         of_words = torch.stack(losses).sum(0)
@@ -156,7 +156,7 @@ class SemanticLabels(Task):
         return {"loss": Term(of_words.sum(), self.counts(batch)["loss"])}
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Of words and sentences how many there are, and how many are right, as a whole and column by column."""
+        """Count words and sentences, and those that are right, as a whole and column by column."""
         gold, scores, counts = self._gold(batch), self._scores(outputs), Counts()
         for name, wanted in gold.items():
             loss = functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNLEARNED)
@@ -184,7 +184,8 @@ class SemanticLabels(Task):
         return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``exact``: all labels of the sentence are right; ``labels``: share of words; ``loss``; ``exact_COLUMN``.
+        """Return ``exact``: all labels of the sentence are right; ``labels``: share of words; ``loss``;
+        ``exact_COLUMN``.
 
         Finally, where the corpus has logical forms: ``form``, the share of sentences whose form, rebuilt from the
         labels, is the gold one; ``exact_interval``; and ``cases``, ``exact`` for every kind of example.
@@ -203,7 +204,7 @@ class SemanticLabels(Task):
         return result | ({"exact_interval": interval("exact", counts), "cases": shares} if final else {})
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
-        """The ``labels`` of the words, column by column, and the ``logical_form`` that is rebuilt from them."""
+        """Return the ``labels`` of the words, column by column, and the ``logical_form`` that is rebuilt from them."""
         del top
         best = {name: ids.cpu().numpy() for name, ids in self._best(self._scores(outputs), batch).items()}
         ends = np.cumsum(batch.words.sum(1).cpu().numpy())[:-1]
@@ -215,7 +216,7 @@ class SemanticLabels(Task):
         return predictions
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """A comment of the sentence."""
+        """Return a comment of the sentence."""
         del probability
         form = prediction["logical_form"]
         return Places() if form is None else Places(comments={"logical_form": form})

@@ -76,7 +76,7 @@ class WordTagging(Task):
         return {OUTPUT: OutputRows("tags of words", tuple(self.names))}
 
     def training(self, batch: Batch) -> Batch:
-        """Only words whose tag the training file has are scored; rare words are hidden at random."""
+        """Score only words whose tag the training file has, and hide rare words at random."""
         batch = replace(batch, scored=batch.gold[self.column] >= 0)
         return without_some_words(batch, self.section.word_dropout, self.vocabulary)
 
@@ -85,7 +85,7 @@ class WordTagging(Task):
         return {"loss": at.sum() if self.section.loss == "words" else at.any(1).sum()}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        """The cross entropy, summed over words, or over sentences of means over words."""
+        """Return the cross entropy, summed over words, or over sentences of means over words."""
         gold, at = batch.gold[self.column], batch.gold[self.column] >= 0
         # Beside other parts of a task, all words have scores; those without a tag that train has are left out here.
         scores = outputs.scores["words"].float()
@@ -97,13 +97,13 @@ class WordTagging(Task):
         return {"loss": Term(total, self.counts(batch)["loss"])}
 
     def questions(self, batch: Batch) -> Questions:
-        """The tag of every word; none is known where the batch has no gold."""
+        """Ask for the tag of every word; none is known where the batch has no gold."""
         gold = batch.gold.get(self.column)
         rows = batch.words.nonzero()[:, 0]
         return Questions("words", torch.full_like(rows, UNLEARNED) if gold is None else gold[batch.words], rows)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Right tags and words, those of known and of unknown words apart; which tag was given for which."""
+        """Count words and right tags, those of known and of unknown words apart; which tag stood for which."""
         counts, ids, right = self._measured(outputs, batch)
         counts.add(confusions(batch.gold[self.column][batch.words], ids, self.names))
         unknown = batch.frequency[batch.words] == 0
@@ -126,8 +126,8 @@ class WordTagging(Task):
         return counts, ids, right
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``accuracy``, ``accuracy_known``, ``accuracy_unknown`` (words not in train), ``loss``, ``unknown_rate``;
-        finally also ``accuracy_interval`` and ``confusions``."""
+        """Return ``accuracy``, ``accuracy_known``, ``accuracy_unknown`` (words not in train), ``loss``,
+        ``unknown_rate``; finally also ``accuracy_interval`` and ``confusions``."""
         words = max(counts["words_known"] + counts["words_unknown"], 1.0)
         scores: dict[str, Any] = {
             "accuracy": (counts["right_known"] + counts["right_unknown"]) / words,
@@ -142,7 +142,7 @@ class WordTagging(Task):
         return scores
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
-        """``tags`` of the words, and ``tag_probability``; with ``top`` also ``tag_alternatives`` of each word."""
+        """Return ``tags`` of the words, ``tag_probability``, and with ``top`` ``tag_alternatives`` of each word."""
         chances, tags = outputs.scores["words"].float().softmax(-1), self.tag_ids(outputs, batch)
         best = chances.gather(-1, tags[:, None])[:, 0]
         answers: dict[str, list[Any]] = {
@@ -155,7 +155,7 @@ class WordTagging(Task):
         return records_by_sentence(answers, batch)
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """The column that was learned, or `Tag` in MISC; below the words."""
+        """Return the column that was learned, or `Tag` in MISC; and lines below the words."""
         tags, chances = prediction["tags"], prediction["tag_probability"]
         of_file = self.column in COLUMNS_OF_TAGS
         misc, comments = tag_doubt(prediction, probability, self.column if of_file else "Tag")
@@ -215,13 +215,13 @@ class NamedEntities(WordTagging):
         self.answers = replace(self.answers, spans=("entities",), rules=rules)
 
     def tag_ids(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """The ids of the most probable valid tags, in row-major order; of each word's best one if `valid` is false."""
+        """Return ids of the most probable valid tags, in row-major order; of each word's best if `valid` is false."""
         if not self.section.valid:
             return super().tag_ids(outputs, batch)
         return best_valid(outputs.scores["words"].float(), batch.words, self.allowed)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Entities by type, in every reading, as only all tags of the corpus show its scheme; right tags."""
+        """Count right tags; and entities by type, in every reading, as only all tags of a corpus show its scheme."""
         counts, ids, right = self._measured(outputs, batch)
         counts["right"], counts["words"] = int(right.sum()), len(right)
         # Not from their ids: entities of types that the training file does not have are to be found as well.
@@ -237,8 +237,9 @@ class NamedEntities(WordTagging):
         return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``f1``, ``precision``, ``recall`` of entities, ``f1_strict`` of those that are read strictly, ``accuracy`` of
-        tags, ``loss``; finally also F1 by type, ``f1_interval``, and ``types``, all scores and counts of each."""
+        """Return ``f1``, ``precision``, ``recall`` of entities, ``f1_strict`` of those that are read strictly,
+        ``accuracy`` of tags, ``loss``; finally also F1 by type, ``f1_interval``, and ``types``, all scores and counts
+        of each."""
         readings: dict[Any, dict[Any, float]] = {}
         for key, value in counts.items():
             if isinstance(key, tuple):
@@ -256,15 +257,15 @@ class NamedEntities(WordTagging):
         return scores
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
-        """As of tags, and ``entities``: their type, their words from, to, and their probability, which is the product
-        of those of their tags."""
+        """Return what is said of tags, and ``entities``: their type, their words from, to, and their probability, the
+        product of those of their tags."""
         return [
             {**tagged, "entities": entity_records(tagged["tags"], tagged["tag_probability"])}
             for tagged in super().predict(outputs, batch, top)
         ]
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """`NE` in MISC, as iob2 writes it; a bar over the words of each entity."""
+        """Return `NE` in MISC, as iob2 writes it, and a bar over the words of each entity."""
         tags, spans = [""] * len(prediction["tags"]), []
         for entity in prediction["entities"]:
             start, end = entity["words"]
@@ -275,7 +276,7 @@ class NamedEntities(WordTagging):
         return Places(misc={"NE": tags, **misc}, comments=comments, spans=spans)
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
-        """An entity with a tag that is left out is left out, too."""
+        """Leave out an entity with a tag that is left out, too."""
         rest, left_out = super().abstained(prediction, least)
         entities = [entity for entity in prediction["entities"] if not any(left_out[slice(*entity["words"])])]
         return {**rest, "entities": entities}, left_out
@@ -295,7 +296,7 @@ class Allowed(NamedTuple):
 
 
 def allowed_by(names: Sequence[str], scheme: Scheme) -> Allowed:
-    """What a scheme allows of these tags, which are all its own."""
+    """Return what a scheme allows of these tags, which are all its own."""
     return Allowed(
         torch.tensor([may_follow("", name, scheme) for name in names]),
         torch.tensor([[may_follow(before, name, scheme) for name in names] for before in names]),
@@ -304,7 +305,9 @@ def allowed_by(names: Sequence[str], scheme: Scheme) -> Allowed:
 
 
 def best_valid(scores: Float[Tensor, "m a"], words: Bool[Tensor, "b w"], allowed: Allowed) -> Int[Tensor, " m"]:
-    """The tags of all words, in row-major order; a sentence that no valid sequence fits has each word's best tag.
+    """Return the most probable valid tags of all words, in row-major order, as ids (Viterbi).
+
+    A sentence that no valid sequence fits has each word's best tag.
 
     Args:
         scores: log probabilities of the tags of every word, up to a constant of the word.

@@ -68,7 +68,7 @@ class WholeSentences:
             self.frames.setdefault(frame.kind, []).append(frame)
 
     def find(self, kinds: Sequence[str], scores: Mapping[str, np.ndarray]) -> dict[str, list[int]] | None:
-        """The label ids ``[n]`` of a sentence's words, of every column.
+        """Find the label ids ``[n]`` of a sentence's words, of every column.
 
         Args:
             kinds: what every word is.
@@ -101,7 +101,7 @@ class WholeSentences:
 
 
 def keeps_the_rules(chosen: Sequence[_Choice], kinds: Sequence[str]) -> bool:
-    """Whether one choice for every word breaks none of the rules."""
+    """Return whether one choice for every word breaks none of the rules."""
     if sum(choice.is_main for choice in chosen) != 1 or _crossing(chosen):
         return False
     filled = [(choice.parent, choice.frame.role) for choice in chosen if choice.parent >= 0]
