@@ -43,14 +43,14 @@ class Corpus:
 
     def __init__(self, name: str, *, subwords: bool = False, **options: Any) -> None:
         train = [Sentence(text.split(), labels={"label": label}) for text, label in TEXTS]
-        dev = [Sentence(["unheard-of", *one.words[::-1]], labels=one.labels) for one in train[:5]]
+        dev = [Sentence(["unheard-of", *sentence.words[::-1]], labels=sentence.labels) for sentence in train[:5]]
         dev += [Sentence(["boat"], labels={"label": "unseen"}), Sentence(["fine"], labels={"label": "good"})]
         words = SubwordVocabulary(kind="sentencepiece", size=40, algorithm="bpe") if subwords else WordVocabulary()
-        self.vocabulary = build_vocabulary(words, (one.words for one in train))
+        self.vocabulary = build_vocabulary(words, (sentence.words for sentence in train))
         labels = {"label": ["bad", "good", "so so"]}
         self.train, self.dev = (Split.encode(split, self.vocabulary, labels) for split in (train, dev))
-        given = options if name != "mean" else options | {"representation": "mean"}
-        section = Classification(kind="classification", **given)
+        options = options if name != "mean" else options | {"representation": "mean"}
+        section = Classification(kind="classification", **options)
         self.task = SentenceClassification(section, self.vocabulary, labels)
         self.network = random_network(2, self.vocabulary.size, SECTIONS[name], self.task.output, 0.6)
 
@@ -66,17 +66,17 @@ def test_scores_are_those_of_a_plain_loop(name: str, subwords: bool) -> None:
     corpus = Corpus(name, subwords=subwords)
     right, losses, confused = [], [], Counter[tuple[str, str]]()
     for index in range(len(corpus.dev)):
-        found, gold = corpus.log_probabilities(corpus.dev, index), int(corpus.dev.row("label", index)[0])
-        right.append(int(found.argmax()) == gold)  # -1, a label that train does not have, is never guessed
+        log_p, gold = corpus.log_probabilities(corpus.dev, index), int(corpus.dev.row("label", index)[0])
+        right.append(int(log_p.argmax()) == gold)  # -1, a label that train does not have, is never guessed
         names = [*corpus.task.names, UNSEEN]
-        confused[names[gold], names[int(found.argmax())]] += 1
-        losses += [-float(found[gold])] if gold >= 0 else []
+        confused[names[gold], names[int(log_p.argmax())]] += 1
+        losses += [-float(log_p[gold])] if gold >= 0 else []
     assert [int(corpus.dev.row("label", index)[0]) for index in range(7)].count(-1) == 1
     for words in (6, 500):
         scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(words), final=True)
         low, high = scores.pop("accuracy_interval")
         assert 0 <= low < sum(right) / 7 < high <= 1
-        counted = {(gold, given): n for gold, row in scores.pop("confusions").items() for given, n in row.items()}
+        counted = {(gold, best): n for gold, row in scores.pop("confusions").items() for best, n in row.items()}
         assert counted == confused
         assert scores == {"accuracy": sum(right) / 7, "loss": pytest.approx(np.mean(losses), rel=1e-5)}
     unseen = corpus.dev.select(np.array([5]))
@@ -184,8 +184,8 @@ def test_train_eval_and_parse(overrides: list[str], here: Path, invoke: Invoke) 
         [int(line.split("\t")[6]) for line in block.splitlines() if line[:1].isdigit()]
         for block in drawn.out.split("\n\n")
     ]
-    assert [len(one) for one in heads if one] == [4, 1]
-    assert all(one.count(0) == 1 for one in heads if one)
+    assert [len(of_sentence) for of_sentence in heads if of_sentence] == [4, 1]
+    assert all(of_sentence.count(0) == 1 for of_sentence in heads if of_sentence)
 
 
 def test_prepare_counts_the_labels(here: Path, invoke: Invoke) -> None:
@@ -306,11 +306,11 @@ def test_a_header_that_is_not_declared_is_told_of(here: Path, invoke: Invoke) ->
     for split in ("train", "dev"):
         path = here / f"{split}.tsv"
         path.write_text("text\tlabel\n" + path.read_text())
-    told = "warning: train.tsv:1, dev.tsv:1: no other row has the label 'label'"
-    told += ": if it is the name of a column, set data.table.header=true\n"
+    warning = "warning: train.tsv:1, dev.tsv:1: no other row has the label 'label'"
+    warning += ": if it is the name of a column, set data.table.header=true\n"
     for state in ("prepared", "up to date"):
         ran = invoke("prepare", "r.yaml", "data.test=null")
-        assert (ran.code, ran.err) == (0, told)
+        assert (ran.code, ran.err) == (0, warning)
         assert state in ran.out
     assert invoke("prepare", "r.yaml", "data.test=null", "data.table.header=true").err == ""
     assert invoke("train", "r.yaml", "data={train: test.tsv, dev: null, test: null, format: table}").code == 0

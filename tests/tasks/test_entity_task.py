@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -32,12 +33,12 @@ class Corpus:
 
     def __init__(self, scheme: Scheme, *, subwords: bool = False, **options: Any) -> None:
         read = [list(read_tagged(text.splitlines(), "x", Columns(entities=scheme))) for text in (TRAIN, DEV)]
-        self.gold = [one.tags["tag"] for one in read[1]]
+        self.gold = [sentence.tags["tag"] for sentence in read[1]]
         words = SubwordVocabulary(kind="sentencepiece", size=40, algorithm="bpe") if subwords else WordVocabulary()
-        self.vocabulary = build_vocabulary(words, (one.words for one in read[0]))
-        self.names = sorted({tag for one in read[0] for tag in one.tags["tag"]})
+        self.vocabulary = build_vocabulary(words, (sentence.words for sentence in read[0]))
+        self.names = sorted({tag for sentence in read[0] for tag in sentence.tags["tag"]})
         labels = {"tag": self.names}
-        self.train, self.dev = (Split.encode(one, self.vocabulary, labels) for one in read)
+        self.train, self.dev = (Split.encode(split, self.vocabulary, labels) for split in read)
         self.task = NamedEntities(EntityRecognition(kind="ner", **options), self.vocabulary, labels)
         section = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
         self.network = random_network(1, self.vocabulary.size, section, linear(len(self.names)), 0.8)
@@ -58,11 +59,11 @@ def test_scores_are_those_of_a_plain_loop(scheme: Scheme, subwords: bool) -> Non
     corpus = Corpus(scheme, subwords=subwords, valid=False)
     right, losses, words = 0, [], 0
     for index, tags in enumerate(corpus.gold):
-        found, ids = corpus.log_probabilities(corpus.dev, index), corpus.dev.row("tag", index)
+        log_p, ids = corpus.log_probabilities(corpus.dev, index), corpus.dev.row("tag", index)
         for i in range(len(tags)):
             words += 1
-            right += int(corpus.names[int(found[i].argmax())] == tags[i])
-            losses += [-float(found[i, int(ids[i])])] if ids[i] >= 0 else []
+            right += int(corpus.names[int(log_p[i].argmax())] == tags[i])
+            losses += [-float(log_p[i, int(ids[i])])] if ids[i] >= 0 else []
     assert len(losses) < words
     for size in (10, 500):
         scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(size), final=True)
@@ -82,27 +83,27 @@ def scores_of(corpus: Corpus, tags: list[list[str]]) -> dict[str, Any]:
 def test_entities_of_unseen_types_are_missed(scheme: Scheme) -> None:
     """All known tags are right, and O stands for the others: each entity of the unseen type counts once."""
     corpus = Corpus(scheme)
-    given = [[tag if tag in corpus.names else "O" for tag in tags] for tags in corpus.gold]
+    tags = [[tag if tag in corpus.names else "O" for tag in tags] for tags in corpus.gold]
     every = [(i, *span) for i, tags in enumerate(corpus.gold) for span in spans(tags, scheme)]
     assert sum("PRIZE" in span for span in every) == 2
     assert len(every) == 7
-    lost = {span for span in every if any(given[span[0]][i] == "O" for i in range(span[1], span[2]))}
+    lost = {span for span in every if any(tags[span[0]][i] == "O" for i in range(span[1], span[2]))}
     assert len(lost) == {"iob2": 3, "bioes": 4}[scheme]  # train has no place of two words, and no ship of one
-    found = scores_of(corpus, given)
+    scores = scores_of(corpus, tags)
     hit = len(every) - len(lost)
     spurious = int(scheme == "iob2")  # the first word of the place of two
-    assert found["precision"] == pytest.approx(hit / (hit + spurious))
-    assert found["recall"] == pytest.approx(hit / len(every))
-    assert found["f1_PRIZE"] == 0.0
-    assert found["f1_PER"] == 1.0
+    assert scores["precision"] == pytest.approx(hit / (hit + spurious))
+    assert scores["recall"] == pytest.approx(hit / len(every))
+    assert scores["f1_PRIZE"] == 0.0
+    assert scores["f1_PER"] == 1.0
 
 
 @pytest.mark.parametrize("scheme", ["iob2", "bioes"])
 def test_nothing_found(scheme: Scheme) -> None:
     corpus = Corpus(scheme)
-    found = scores_of(corpus, [["O"] * len(tags) for tags in corpus.gold])
-    assert (found["f1"], found["precision"], found["recall"]) == (0.0, 0.0, 0.0)
-    assert found["accuracy"] == pytest.approx(3 / 16)
+    scores = scores_of(corpus, [["O"] * len(tags) for tags in corpus.gold])
+    assert (scores["f1"], scores["precision"], scores["recall"]) == (0.0, 0.0, 0.0)
+    assert scores["accuracy"] == pytest.approx(3 / 16)
 
 
 @pytest.mark.parametrize("kind", ["words", "sentences"])
@@ -110,10 +111,11 @@ def test_the_loss_is_that_of_a_plain_loop(kind: str) -> None:
     corpus = Corpus("bioes", loss=kind)
     losses = []
     for index in range(len(corpus.dev)):
-        found, gold = corpus.log_probabilities(corpus.dev, index), corpus.dev.row("tag", index)
-        losses.append([-float(found[i, gold[i]]) for i in range(len(gold)) if gold[i] >= 0])
-    words = [one for sentence in losses for one in sentence]
-    wanted = np.mean(words) if kind == "words" else np.mean([np.mean(one) for one in losses if one])
+        log_p, gold = corpus.log_probabilities(corpus.dev, index), corpus.dev.row("tag", index)
+        losses.append([-float(log_p[i, gold[i]]) for i in range(len(gold)) if gold[i] >= 0])
+    words = list(chain(*losses))
+    means = [np.mean(of_sentence) for of_sentence in losses if of_sentence]
+    wanted = np.mean(words if kind == "words" else means)
     total, number = loss_of(corpus.task, corpus.network, corpus.dev, np.arange(len(corpus.dev)))
     assert float((total / number).detach()) == pytest.approx(float(wanted), rel=1e-5)
 
@@ -136,16 +138,17 @@ def test_predicted_tags_are_valid_and_scored(scheme: Scheme, subwords: bool) -> 
         corpus = Corpus(scheme, subwords=subwords, valid=valid)
         batch = batch_of(corpus.task, corpus.dev, range(len(corpus.dev)))
         with torch.no_grad():
-            found = corpus.task.predict(corpus.network(batch, corpus.task.wants(batch)), batch)
-        tags = [list(one["tags"]) for one in found]
-        assert all(problems(one, scheme) is None for one in tags) == valid
-        for index, one in enumerate(found):
+            predictions = corpus.task.predict(corpus.network(batch, corpus.task.wants(batch)), batch)
+        tags = [list(prediction["tags"]) for prediction in predictions]
+        assert all(problems(of_sentence, scheme) is None for of_sentence in tags) == valid
+        for index, prediction in enumerate(predictions):
             chances = corpus.log_probabilities(corpus.dev, index).exp()
-            ids = torch.tensor([corpus.names.index(tag) for tag in one["tags"]])
-            assert one["tag_probability"] == pytest.approx(chances[torch.arange(len(ids)), ids].tolist(), rel=1e-5)
+            ids = torch.tensor([corpus.names.index(tag) for tag in prediction["tags"]])
+            of_tags = chances[torch.arange(len(ids)), ids].tolist()
+            assert prediction["tag_probability"] == pytest.approx(of_tags, rel=1e-5)
             assert torch.equal(ids, chances.argmax(-1)) or valid
-            spans_found = [(entity["words"][0], entity["words"][1], entity["type"]) for entity in one["entities"]]
-            assert spans_found == read_spans(one["tags"])
+            entities = [(*entity["words"], entity["type"]) for entity in prediction["entities"]]
+            assert entities == read_spans(prediction["tags"])
         scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(12), final=True)
         expected = entity_scores(corpus.gold, tags)
         assert {name: scores[name] for name in expected} == pytest.approx(expected)
@@ -155,7 +158,7 @@ def test_predicted_tags_are_valid_and_scored(scheme: Scheme, subwords: bool) -> 
         }
         low, high = scores["f1_interval"]
         assert low <= scores["f1"] <= high
-        right = [a == b for one, gold in zip(tags, corpus.gold, strict=True) for a, b in zip(one, gold, strict=True)]
+        right = [a == b for row, gold in zip(tags, corpus.gold, strict=True) for a, b in zip(row, gold, strict=True)]
         assert scores["accuracy"] == pytest.approx(np.mean(right))
         assert scores["f1_strict"] == scores["f1"] or not valid
 

@@ -91,8 +91,8 @@ def test_shares_of_what_is_shown(mask: float, random: float) -> None:
     number = int(hidden.sum())
     shares = {MASK: mask, 3: 1 - mask - random} | {int(id): random / 4 for id in ORDINARY}
     for id, share in shares.items():
-        found = int((shown[hidden] == id).sum()) / number
-        assert found == pytest.approx(share, abs=4.5 * math.sqrt(share * (1 - share) / number) + 1e-12)
+        frequency = int((shown[hidden] == id).sum()) / number
+        assert frequency == pytest.approx(share, abs=4.5 * math.sqrt(share * (1 - share) / number) + 1e-12)
     assert set(shown[hidden].tolist()) <= set(shares)
 
 

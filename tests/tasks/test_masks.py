@@ -127,18 +127,18 @@ def test_a_loss_at_all_positions_and_scores_at_hidden_ones(corpus: Corpus) -> No
         corpus.task(mlm={"loss_positions": positions, "dynamic": False} | BERT) for positions in ("all", "masked")
     )
     network, few = corpus.network(everywhere), corpus.all[:5]
-    found = loss_of(everywhere, network, corpus.train, few)
+    loss = loss_of(everywhere, network, corpus.train, few)
     ids = torch.from_numpy(corpus.train.padded("ids", few, PAD))
     draw = everywhere.masks.draw(corpus.batch(few))
     shown = everywhere.masks.shown(ids, everywhere.masks.hidden(corpus.batch(few), draw), draw)
     scores = word_scores(network, shown, ids != PAD, ids != PAD)
-    assert int(found.number) == int((ids != PAD).sum())
+    assert int(loss.number) == int((ids != PAD).sum())
     expected = functional.cross_entropy(scores, ids[ids != PAD], reduction="sum")
-    assert float(found.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
-    assert int(loss_of(hidden_only, network, corpus.train, few).number) < int(found.number)
+    assert float(loss.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert int(loss_of(hidden_only, network, corpus.train, few).number) < int(loss.number)
     how = evaluation()
-    one, other = (evaluate(task, network, corpus.train, how, final=False) for task in (everywhere, hidden_only))
-    assert one == other
+    first, second = (evaluate(task, network, corpus.train, how, final=False) for task in (everywhere, hidden_only))
+    assert first == second
 
 
 def test_words_that_are_never_hidden(corpus: Corpus) -> None:
@@ -191,7 +191,7 @@ def test_a_batch_without_a_hidden_word_has_a_loss_of_0(corpus: Corpus) -> None:
     loss = loss_of(task, network, corpus.train, np.arange(3))
     assert (float(loss.total.detach()), int(loss.number)) == (0.0, 0)
     loss.total.backward()
-    assert all(one.grad is None or one.grad.isfinite().all() for one in network.parameters())
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in network.parameters())
 
 
 def test_perplexity_is_that_of_a_plain_loop(corpus: Corpus) -> None:
@@ -205,23 +205,23 @@ def test_perplexity_is_that_of_a_plain_loop(corpus: Corpus) -> None:
             ids = corpus.dev.row("ids", index).astype(np.int64)
             hide = [bool(uniform[start + i] < 0.3 and ids[i] != UNKNOWN) for i in range(len(ids))]
             start += len(ids)
-            given = torch.tensor([[MASK if hide[i] else int(ids[i]) for i in range(len(ids))]])
-            every = torch.ones_like(given, dtype=torch.bool)
+            shown = torch.tensor([[MASK if hide[i] else int(ids[i]) for i in range(len(ids))]])
+            every = torch.ones_like(shown, dtype=torch.bool)
             with torch.no_grad():
-                scores = word_scores(network, given, given != PAD, every).log_softmax(-1)
+                scores = word_scores(network, shown, shown != PAD, every).log_softmax(-1)
             for i in range(len(ids)):
                 if hide[i]:
                     total -= float(scores[i, ids[i]])
                     count += 1
         losses.append(total / count)
         sums.append((total, count))
-    found = evaluate(task, network, corpus.dev, evaluation(), final=True)
+    scores = evaluate(task, network, corpus.dev, evaluation(), final=True)
     pooled = sum(total for total, _ in sums) / sum(count for _, count in sums)
-    assert found["loss"] == pytest.approx(pooled, rel=1e-5)
-    assert found["perplexity"] == pytest.approx(math.exp(pooled), rel=1e-5)
+    assert scores["loss"] == pytest.approx(pooled, rel=1e-5)
+    assert scores["perplexity"] == pytest.approx(math.exp(pooled), rel=1e-5)
     spread = np.std(np.exp(losses), ddof=1) / math.sqrt(4)
-    assert found["perplexity_se"] == pytest.approx(spread, rel=1e-3)
-    assert found["masks"] == 4
+    assert scores["perplexity_se"] == pytest.approx(spread, rel=1e-3)
+    assert scores["masks"] == 4
     quick = evaluate(task, network, corpus.dev, evaluation(), final=False)
     assert quick.keys() == {"perplexity", "loss"}
     assert quick["loss"] == pytest.approx(losses[0], rel=1e-5)

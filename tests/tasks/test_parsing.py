@@ -523,13 +523,13 @@ def test_calibration_of_a_parser_beside_its_loss_and_its_files(invoke: Invoke, n
         Path(file).write_text(invoke("parse", f"runs/{name}", "test.conllu", *options).out, "utf-8")
         # `_` is no answer there, and is one of features.
         for column, choice in (("head", heads), *((tag, measured[tag]) for tag in tags if tag != "feats")):
-            told = invoke("score", "calibration", file, "--gold", "test.conllu", "--column", column, "--json")
+            ran = invoke("score", "calibration", file, "--gold", "test.conllu", "--column", column, "--json")
             for score in ("number", "ece", "ece_floor", "aurc"):
-                assert told.json["scores"][score] == pytest.approx(choice[score], abs=2e-3), (column, score)
+                assert ran.json["scores"][score] == pytest.approx(choice[score], abs=2e-3), (column, score)
             if column != "head":
-                assert told.json["scores"]["accuracy"] == pytest.approx(scores[column])
-    told = invoke("score", "calibration", "parsed.jsonl", "--gold", "test.conllu", "--column", "deprel", "--json")
-    assert told.json["scores"]["number"] == round(scores["uas"] * heads["number"])
+                assert ran.json["scores"]["accuracy"] == pytest.approx(scores[column])
+    ran = invoke("score", "calibration", "parsed.jsonl", "--gold", "test.conllu", "--column", "deprel", "--json")
+    assert ran.json["scores"]["number"] == round(scores["uas"] * heads["number"])
     assert "heads of words" in invoke("eval", f"runs/{name}", "--uncertainty").out
     if name == "biaffine":
         for file in ("parsed.conllu", "parsed.jsonl"):

@@ -101,9 +101,9 @@ def plainly_scored(corpus: Corpus, network: Network, weight: float) -> dict[str,
                 shown[i] = ordinary[int((draws[1, i] - np.float32(0.8)) / np.float32(0.1) * len(ordinary))]
         batch = torch.from_numpy(shown)[None]
         segments = torch.from_numpy(split.row("segments", index).astype(np.int64))[None]
-        told = {"segments": segments} if getattr(network.encoder, "segments", None) is not None else {}
+        segmented = {"segments": segments} if getattr(network.encoder, "segments", None) is not None else {}
         with torch.no_grad():
-            encoded = encode(network, batch, torch.ones_like(batch, dtype=torch.bool), **told)
+            encoded = encode(network, batch, torch.ones_like(batch, dtype=torch.bool), **segmented)
             states = encoded.states[0]
             scores = network.words(states, network.unary.weight) if network.tied else network.words(states)
             pair = network.output.pair(encoded.sentence)  # type: ignore[union-attr, operator]
@@ -130,9 +130,9 @@ def test_scores_are_those_of_a_plain_loop(model: dict[str, Any], output: str) ->
     corpus = Corpus()
     task = corpus.task(output=output, pair_weight=0.5, eval_masks=1)
     network = corpus.network(task, **model)
-    found = evaluate(task, network, corpus.split, evaluation(), final=True)
-    assert found == pytest.approx(plainly_scored(corpus, network, 0.5), rel=1e-4)
-    assert evaluate(task, network, corpus.split, evaluation(40), final=True) == pytest.approx(found, rel=1e-4)
+    scores = evaluate(task, network, corpus.split, evaluation(), final=True)
+    assert scores == pytest.approx(plainly_scored(corpus, network, 0.5), rel=1e-4)
+    assert evaluate(task, network, corpus.split, evaluation(40), final=True) == pytest.approx(scores, rel=1e-4)
 
 
 @pytest.mark.parametrize("pairs", ["nsp", "sop", "none"])
@@ -175,7 +175,8 @@ def test_a_batch_in_which_nothing_is_hidden_has_a_loss() -> None:
     total.backward()  # type: ignore[no-untyped-call]
     assert int(number) == 0
     assert 0.0 < float(total.detach()) < math.inf
-    assert all(bool(one.grad.isfinite().all()) for one in network.parameters() if one.grad is not None)
+    gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients)
 
 
 def test_what_is_never_hidden() -> None:
@@ -243,7 +244,7 @@ def test_train_eval_and_parse(command: Command, overrides: list[str]) -> None:
     trained = json.loads(command("train", "pairs.yaml", "--json", *overrides))
     again = json.loads(command("eval", "runs/pairs", "--json"))["scores"]["test"]
     assert again == pytest.approx(trained["test"])
-    paired = not any("pairs=none" in one for one in overrides)
+    paired = not any("pairs=none" in override for override in overrides)
     assert again.keys() == {"perplexity", "perplexity_se", "masks", "accuracy", "loss"} | (
         {"pair_accuracy"} if paired else set()
     )
@@ -261,10 +262,10 @@ def test_pretraining_learns(command: Command) -> None:
         Path(f"{split}.txt").write_text("\n\n".join(texts), "utf-8")
     options = ["data.dev=null", "data.documents={max_length: 32, pairs: sop, copies: 2}", "task.output=bert"]
     options += ["train.epochs=20", "model.std=0.1", "model.dropout=0.0"]
-    found = json.loads(command("train", "pairs.yaml", "--json", *options))["test"]
-    assert found["perplexity"] < 3.5
-    assert found["accuracy"] > 0.4
-    assert found["pair_accuracy"] > 0.9
+    scores = json.loads(command("train", "pairs.yaml", "--json", *options))["test"]
+    assert scores["perplexity"] < 3.5
+    assert scores["accuracy"] > 0.4
+    assert scores["pair_accuracy"] > 0.9
 
 
 def test_training_starts_from_a_pretrained_model(command: Command) -> None:
@@ -304,8 +305,7 @@ def test_recipes_that_make_no_sense(command: Command, overrides: list[str], word
 
 
 def test_corpora_that_do_not_do(command: Command) -> None:
-    one = documents(1, 0)
-    Path("one.txt").write_text(one, "utf-8")
+    Path("one.txt").write_text(documents(1, 0), "utf-8")
     assert "one.txt: 1 document where two are needed" in command("train", "pairs.yaml", "data.train=one.txt", code=3)
     assert "1 document" in command("train", "pairs.yaml", "data.dev=one.txt", code=3)
     Path("alone.txt").write_text("a1 b1\n\nb2 a1\n\nc3\n", "utf-8")

@@ -57,8 +57,9 @@ class Corpus:
         train = list(read_semantic(LINES, "train"))
         self.examples: list[Example] = list(read_cogs([*LINES, BEYOND], "dev"))
         words = SubwordVocabulary(kind="sentencepiece", size=40, algorithm="bpe") if subwords else WordVocabulary()
-        self.vocabulary = build_vocabulary(words, (one.words for one in train))
-        self.labels = {name: sorted({tag for one in train for tag in one.tags[name]}) for name in train[0].tags}
+        self.vocabulary = build_vocabulary(words, (sentence.words for sentence in train))
+        tags = {name: {tag for sentence in train for tag in sentence.tags[name]} for name in train[0].tags}
+        self.labels = {name: sorted(values) for name, values in tags.items()}
         self.labels["case"] = list(CASES)
         self.train = self.encoded(train)
         self.dev = self.encoded(list(read_semantic([*LINES, BEYOND], "dev")))
@@ -68,8 +69,8 @@ class Corpus:
         model = model or {"labels": 8, "channels": 2, "iterations": 2, "dropout": 0.0}
         self.network = random_network(3, self.vocabulary.size, model, self.task.output, 0.7)
 
-    def encoded(self, given: list[Sentence]) -> Split:
-        return Split.encode(given, self.vocabulary, self.labels)
+    def encoded(self, sentences: list[Sentence]) -> Split:
+        return Split.encode(sentences, self.vocabulary, self.labels)
 
 
 def soft(scores: list[Tensor], chosen: int) -> float:
@@ -86,7 +87,7 @@ def by_loops(corpus: Corpus, split: Split, index: int) -> list[dict[str, tuple[l
     first = split.row("first", index).tolist() if split.has("first") else range(n)
     states = [encode(network, ids, ids != PAD).states[0, i] for i in first]
     alone = [network.unary.weight[ids[0, i]] for i in first]
-    found = []
+    of_words = []
     for i in range(n):
         of_word, start = {}, 0
         for column, names in task.names.items():
@@ -102,8 +103,8 @@ def by_loops(corpus: Corpus, split: Split, index: int) -> list[dict[str, tuple[l
             scores += [child @ (output.parent.weight @ states[j]) for j in others]
             parent = int(split.row("parents", index)[i])
             of_word["parents"] = (scores, 0 if parent < 0 else 1 + others.index(parent))
-        found.append(of_word)
-    return found
+        of_words.append(of_word)
+    return of_words
 
 
 @pytest.mark.parametrize("subwords", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["words", "pieces"])
@@ -157,16 +158,16 @@ def test_scores_are_those_of_a_plain_loop(parent: Parent, by_words: ByWords, mod
         cases[case].append(columns["exact"][-1])
     assert len({len(values) for values in losses.values()}) > 1  # dev has a verb that train lacks
     for size in (7, 500):
-        found = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(size), final=True)
+        scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(size), final=True)
         for name, values in columns.items():
-            assert found[name] == pytest.approx(sum(values) / len(values)), name
-        assert found["labels"] == pytest.approx(sum(words) / len(words))
-        assert found["loss"] == pytest.approx(sum(map(np.mean, losses.values())), rel=1e-5)
-        assert found["cases"] == {name: sum(cases[name]) / len(cases[name]) for name in sorted(cases)}
-        assert list(found["cases"]) == sorted(found["cases"])
+            assert scores[name] == pytest.approx(sum(values) / len(values)), name
+        assert scores["labels"] == pytest.approx(sum(words) / len(words))
+        assert scores["loss"] == pytest.approx(sum(map(np.mean, losses.values())), rel=1e-5)
+        assert scores["cases"] == {name: sum(cases[name]) / len(cases[name]) for name in sorted(cases)}
+        assert list(scores["cases"]) == sorted(scores["cases"])
     quick = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(), final=False)
     more = {"form", "cases", "exact_interval"}
-    assert quick == pytest.approx({name: value for name, value in found.items() if name not in more})
+    assert quick == pytest.approx({name: value for name, value in scores.items() if name not in more})
 
 
 # --- a network that knows ---------------------------------------------------------------------------------------------
@@ -194,9 +195,9 @@ def gold_labels(corpus: Corpus, split: Split) -> list[Labels]:
 @WAYS
 def test_gold_labels_rebuild_every_form(parent: Parent, by_words: ByWords) -> None:
     corpus = Corpus(parent, by_words=by_words)
-    found = scores_of(corpus, corpus.train, gold_labels(corpus, corpus.train))
-    assert found["exact"] == found["form"] == found["labels"] == 1.0
-    assert found["cases"] == dict.fromkeys(sorted([*{row[2] for row in ROWS} - {"brand_new"}, "other"]), 1.0)
+    scores = scores_of(corpus, corpus.train, gold_labels(corpus, corpus.train))
+    assert scores["exact"] == scores["form"] == scores["labels"] == 1.0
+    assert scores["cases"] == dict.fromkeys(sorted([*{row[2] for row in ROWS} - {"brand_new"}, "other"]), 1.0)
 
 
 @pytest.mark.parametrize("parent", PARENTS)
@@ -205,15 +206,15 @@ def test_one_wrong_label_costs_its_sentence(parent: Parent) -> None:
     corpus = Corpus(parent)
     for column in ("role", "category", "noun_type", "verb_name", "parents" if corpus.task.attention else ""):
         name = column or corpus.task.section.learned[-1]
-        told = gold_labels(corpus, corpus.train)
+        labels = gold_labels(corpus, corpus.train)
         size = len(corpus.task.names.get(name, [])) or 6
-        told[0][name][1] = (told[0][name][1] + 1) % size
-        found = scores_of(corpus, corpus.train, told)
-        assert found["exact"] == found["form"] == found[f"exact_{name}"] == pytest.approx(6 / 7)
-        assert found["labels"] == pytest.approx(30 / 31)
-        assert found["cases"]["in_distribution"] == 0.5
-        told_rightly = {f"exact_{one}" for one in gold_labels(corpus, corpus.train)[0]} - {f"exact_{name}"}
-        others = [value for key, value in found.items() if key in told_rightly]
+        labels[0][name][1] = (labels[0][name][1] + 1) % size
+        scores = scores_of(corpus, corpus.train, labels)
+        assert scores["exact"] == scores["form"] == scores[f"exact_{name}"] == pytest.approx(6 / 7)
+        assert scores["labels"] == pytest.approx(30 / 31)
+        assert scores["cases"]["in_distribution"] == 0.5
+        right_columns = {f"exact_{column}" for column in labels[0]} - {f"exact_{name}"}
+        others = [value for key, value in scores.items() if key in right_columns]
         assert others == [1.0] * 4
 
 
@@ -221,15 +222,15 @@ def test_one_wrong_label_costs_its_sentence(parent: Parent) -> None:
 def test_labels_of_a_sentence_mend_what_no_sentence_has(decode: str) -> None:
     """A noun of no role, and a second main verb; a sentence that other labels do not make better stays as it is."""
     corpus = Corpus("category", by_words=("category",), decode=decode)
-    told = gold_labels(corpus, corpus.train)
-    told[0]["role"][1] = corpus.labels["role"].index(NONE)
-    told[1]["role"][5] = told[1]["by_category"][5] = corpus.labels["role"].index(NONE)
+    labels = gold_labels(corpus, corpus.train)
+    labels[0]["role"][1] = corpus.labels["role"].index(NONE)
+    labels[1]["role"][5] = labels[1]["by_category"][5] = corpus.labels["role"].index(NONE)
     assert corpus.labels["role"].index(NONE) == corpus.labels["by_category"].index(NONE)
-    told[4]["noun_type"][1] = corpus.labels["noun_type"].index("INDEF")
-    found = scores_of(corpus, corpus.train, told)
+    labels[4]["noun_type"][1] = corpus.labels["noun_type"].index("INDEF")
+    scores = scores_of(corpus, corpus.train, labels)
     wrong = 1 if decode == "sentence" else 3
-    assert found["exact"] == found["form"] == pytest.approx(1 - wrong / 7)
-    assert found["exact_role"] == pytest.approx(1.0 if decode == "sentence" else 5 / 7)
+    assert scores["exact"] == scores["form"] == pytest.approx(1 - wrong / 7)
+    assert scores["exact_role"] == pytest.approx(1.0 if decode == "sentence" else 5 / 7)
 
 
 @WAYS
@@ -266,15 +267,15 @@ def test_sentences_without_a_form_are_not_scored_by_it() -> None:
     record |= {"noun_type": [""] * 3, "verb_name": [""] * 3, "distribution": "primitive"}
     labelled = list(read_semantic([json.dumps(record)], "x.jsonl"))
     split = corpus.encoded([*read_semantic(LINES, "x"), *labelled])
-    told = gold_labels(corpus, split)
-    told[0]["role"][0] = corpus.labels["role"].index("agent")
-    found = scores_of(corpus, split, told)
-    assert found["form"] == pytest.approx(6 / 7)
-    assert found["exact"] == pytest.approx(7 / 8)
+    labels = gold_labels(corpus, split)
+    labels[0]["role"][0] = corpus.labels["role"].index("agent")
+    scores = scores_of(corpus, split, labels)
+    assert scores["form"] == pytest.approx(6 / 7)
+    assert scores["exact"] == pytest.approx(7 / 8)
     alone = corpus.encoded(labelled)
-    found = scores_of(corpus, alone, gold_labels(corpus, alone))
-    assert "form" not in found
-    assert (found["exact"], found["cases"]) == (1.0, {"primitive": 1.0})
+    scores = scores_of(corpus, alone, gold_labels(corpus, alone))
+    assert "form" not in scores
+    assert (scores["exact"], scores["cases"]) == (1.0, {"primitive": 1.0})
 
 
 # --- parents by attention ---------------------------------------------------------------------------------------------
@@ -290,20 +291,21 @@ def test_parents_by_attention() -> None:
     lengths = [4, 1, 3]
     states = torch.randn(3, 4, d, dtype=torch.float64)
     mask = torch.arange(4) < torch.tensor(lengths)[:, None]
-    found = output.parents(states, mask)
-    assert found.shape == (3, 4, 5)
+    scores = output.parents(states, mask)
+    assert scores.shape == (3, 4, 5)
     for b, n in enumerate(lengths):
         for i in range(n):
             child = output.child.weight @ states[b, i]
-            torch.testing.assert_close(found[b, i, 0], child @ output.none / d**0.5)
+            torch.testing.assert_close(scores[b, i, 0], child @ output.none / d**0.5)
             for j in range(4):
                 if j == i or j >= n:
-                    assert found[b, i, 1 + j] == -torch.inf
+                    assert scores[b, i, 1 + j] == -torch.inf
                 else:
                     wanted = child @ (output.parent.weight @ states[b, j]) / d**0.5
-                    torch.testing.assert_close(found[b, i, 1 + j], wanted)
-    found[mask].softmax(-1).square().sum().backward()  # type: ignore[no-untyped-call]
-    assert all(bool(one.grad.isfinite().all()) for one in (output.child.weight, output.parent.weight, output.none))  # type: ignore[union-attr]
+                    torch.testing.assert_close(scores[b, i, 1 + j], wanted)
+    scores[mask].softmax(-1).square().sum().backward()  # type: ignore[no-untyped-call]
+    gradients = [weight.grad for weight in (output.child.weight, output.parent.weight, output.none)]
+    assert all(gradient is not None and bool(gradient.isfinite().all()) for gradient in gradients)
 
 
 @pytest.mark.parametrize("parent", PARENTS)
@@ -315,6 +317,9 @@ def test_what_is_learned_is_what_is_asked_for(parent: Parent) -> None:
     assert gradients.keys() == {"labels.weight", "labels.bias"} | (
         {"child.weight", "parent.weight", "none"} if parent == "attention" else set()
     )
-    assert all(bool(one.isfinite().all()) and bool(one.any()) for one in gradients.values() if one is not None)
+    for gradient in gradients.values():
+        assert gradient is not None
+        assert gradient.isfinite().all()
+        assert gradient.any()
     assert corpus.task.outputs == sum(len(corpus.labels[column]) for column in corpus.task.section.learned)
     assert UNLEARNED in corpus.dev.column("verb_name")

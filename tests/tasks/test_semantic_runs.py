@@ -28,11 +28,11 @@ runtime: {device: cpu, threads: 1}
 
 def as_labels(lines: list[str]) -> str:
     text = ""
-    for one in read_cogs(lines, "x"):
-        labels = one.analysis
+    for example in read_cogs(lines, "x"):
+        labels = example.analysis
         record = {
-            "tokens": one.words, "parent": labels.parents, "role": labels.role, "category": labels.category,
-            "noun_type": labels.noun_type, "verb_name": labels.verb_name, "distribution": one.distribution,
+            "tokens": example.words, "parent": labels.parents, "role": labels.role, "category": labels.category,
+            "noun_type": labels.noun_type, "verb_name": labels.verb_name, "distribution": example.distribution,
         }  # fmt: skip
         text += json.dumps(record) + "\n"
     return text
@@ -70,11 +70,11 @@ def test_train_and_eval(parent: Parent, overrides: list[str], here: Path, invoke
     assert test.keys() == {*forms, "exact", *columns, "labels", "loss", "exact_interval", "cases"}
     again = invoke("eval", "runs/forms", "--json", "--require", "exact_role>=0", "--require", "labels>=0")
     assert again.code == 0, again.err
-    found = again.json["scores"]["test"]
-    low, high = found.pop("exact_interval")
+    scores = again.json["scores"]["test"]
+    low, high = scores.pop("exact_interval")
     assert [low, high] == pytest.approx(test.pop("exact_interval"))
     assert low <= test["exact"] <= high
-    cases, stored = found.pop("cases"), test.pop("cases")
+    cases, stored = scores.pop("cases"), test.pop("cases")
     assert cases == stored
     assert list(cases) == ["cp_recursion", "in_distribution", "obj_pp_to_subj_pp", "other", "primitive"]
     other = invoke("eval", "runs/forms", "dev.jsonl" if overrides and not forms else "dev.tsv")
@@ -101,10 +101,10 @@ def test_verbs_and_categories_by_the_word_alone(lower: int, here: Path, invoke: 
         return
     assert ran.code == 0, ran.err
     Path("sunk.txt").write_text("Wim sank .\notter kite sank the shelf sank otter\n")
-    found = invoke("parse", "runs/forms", "sunk.txt", "-f", "jsonl", "--input", "tokens", "--trees", "no")
-    one, other = (json.loads(line) for line in found.out.splitlines())
-    assert {one["labels"]["verb_name"][1]} == {other["labels"]["verb_name"][i] for i in (2, 5)}
-    assert {other["labels"]["category"][i] for i in (0, 6)} == {"CNOUN"}
+    ran = invoke("parse", "runs/forms", "sunk.txt", "-f", "jsonl", "--input", "tokens", "--trees", "no")
+    first, second = (json.loads(line) for line in ran.out.splitlines())
+    assert {first["labels"]["verb_name"][1]} == {second["labels"]["verb_name"][i] for i in (2, 5)}
+    assert {second["labels"]["category"][i] for i in (0, 6)} == {"CNOUN"}
 
 
 @pytest.mark.slow
@@ -119,8 +119,8 @@ def test_corrected_and_original_rows_are_told_side_by_side(here: Path, invoke: I
     Path("original.jsonl").write_text("\n".join([json.dumps(record), *lines[1:]]) + "\n")
     ran = invoke("train", "r.yaml", *learn, "--seeds", "0,1", "--json")
     assert ran.code == 0, ran.err
-    for one in ran.json["runs"]:
-        assert one["test"]["exact"] - one["extra"]["exact"] == pytest.approx(1 / len(LINES))
+    for run in ran.json["runs"]:
+        assert run["test"]["exact"] - run["extra"]["exact"] == pytest.approx(1 / len(LINES))
     assert ran.json["extra"]["mean"]["exact"] < ran.json["mean"]["exact"]
     assert "form" not in ran.json["extra"]["mean"]
     shown = invoke("eval", "runs/forms-seed0", "--split", "extra", "--json")

@@ -49,8 +49,8 @@ def tagging(corpus: Treebank, **options: Any) -> WordTagging:
 
 
 def log_probabilities(network: Network, ids: np.ndarray) -> torch.Tensor:
-    given = torch.from_numpy(ids.astype(np.int64))[None]
-    return word_scores(network, given, given != PAD, torch.ones_like(given, dtype=torch.bool)).log_softmax(-1)
+    words = torch.from_numpy(ids.astype(np.int64))[None]
+    return word_scores(network, words, words != PAD, torch.ones_like(words, dtype=torch.bool)).log_softmax(-1)
 
 
 def test_accuracy_is_that_of_a_plain_loop(corpus: Treebank) -> None:
@@ -70,12 +70,12 @@ def test_accuracy_is_that_of_a_plain_loop(corpus: Treebank) -> None:
             losses += [-float(found_there[word, gold[word]])] if gold[word] >= 0 else []
     assert never == 1
     assert min(count) > 0
-    found = evaluate(tagging(corpus), network, corpus.dev, evaluation(), final=True)
-    assert found["accuracy"] == pytest.approx(sum(right) / sum(count))
-    assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
-    assert found["accuracy_known"] == pytest.approx(right[0] / count[0])
-    assert found["accuracy_unknown"] == pytest.approx(right[1] / count[1])
-    assert found["unknown_rate"] == pytest.approx(count[1] / sum(count))
+    scores = evaluate(tagging(corpus), network, corpus.dev, evaluation(), final=True)
+    assert scores["accuracy"] == pytest.approx(sum(right) / sum(count))
+    assert scores["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    assert scores["accuracy_known"] == pytest.approx(right[0] / count[0])
+    assert scores["accuracy_unknown"] == pytest.approx(right[1] / count[1])
+    assert scores["unknown_rate"] == pytest.approx(count[1] / sum(count))
 
 
 @pytest.mark.parametrize("kind", ["words", "sentences"])
@@ -86,7 +86,7 @@ def test_the_loss_is_that_of_a_plain_loop(kind: str, corpus: Treebank) -> None:
         gold = corpus.dev.row("upos", index)
         scores = log_probabilities(network, corpus.dev.row("ids", index)).detach()
         per_sentence.append([-float(scores[i, gold[i]]) for i in range(len(gold)) if gold[i] >= 0])
-    words = [one for losses in per_sentence for one in losses]
+    words = list(itertools.chain(*per_sentence))
     wanted = np.mean(words) if kind == "words" else np.mean([np.mean(losses) for losses in per_sentence])
     total, count = loss_of(tagging(corpus, loss=kind), network, corpus.dev, np.arange(len(corpus.dev)))
     assert float((total / count).detach()) == pytest.approx(float(wanted), rel=1e-5)
@@ -126,7 +126,7 @@ def test_word_dropout_of_subwords_drops_whole_words(corpus: Treebank, section: V
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     torch.manual_seed(0)
     batch = collate(split, indices, padding=vocabulary.PAD, device=CPU)
-    given = without_some_words(batch, 2.0, vocabulary).ids
+    shown = without_some_words(batch, 2.0, vocabulary).ids
     torch.manual_seed(0)
     frequency = split.padded("frequency", indices, 0)
     words = torch.rand(frequency.shape) * (2.0 + torch.from_numpy(frequency)) < 2.0
@@ -134,12 +134,12 @@ def test_word_dropout_of_subwords_drops_whole_words(corpus: Treebank, section: V
     for index in indices:
         behind = int(split.lengths[index]) - vocabulary.begins  # what ends a sentence is no word's
         first = [*split.row("first", index).tolist(), behind]
-        assert given[index, : first[0]].tolist() == ids[index, : first[0]].tolist()
+        assert shown[index, : first[0]].tolist() == ids[index, : first[0]].tolist()
         for word, (start, end) in enumerate(itertools.pairwise(first)):
             pieces = torch.full_like(ids[index, start:end], UNKNOWN) if words[index, word] else ids[index, start:end]
-            assert given[index, start:end].tolist() == pieces.tolist()
+            assert shown[index, start:end].tolist() == pieces.tolist()
             seen.add(bool(words[index, word]))
-        assert given[index, behind:].tolist() == ids[index, behind:].tolist()
+        assert shown[index, behind:].tolist() == ids[index, behind:].tolist()
     assert seen == {True, False}
 
 

@@ -99,9 +99,9 @@ def test_scores_and_predictions_have_the_names_of_the_parts(corpus: Corpus) -> N
         assert scores[name] == of_part["accuracy"]
         loss += part.weight * of_part["loss"]
         predictions = part.task.predict(own, batch)
-        for told, prediction in zip(corpus.task.predict(outputs, batch), predictions, strict=True):
-            assert near(told[name], prediction["tags"])
-            assert near(told[f"{name}_probability"], prediction["tag_probability"])
+        for of_task, prediction in zip(corpus.task.predict(outputs, batch), predictions, strict=True):
+            assert near(of_task[name], prediction["tags"])
+            assert near(of_task[f"{name}_probability"], prediction["tag_probability"])
     assert scores["loss"] == pytest.approx(loss)
 
 
