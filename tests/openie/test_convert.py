@@ -79,11 +79,11 @@ def convert(invoke: Invoke) -> Any:
 def texts(path: str) -> list[tuple[str, list[Any]]]:
     data = Data.model_validate({"train": path, "format": "extractions", "grid": {"rows": 20}})
     read = read_corpus(path, "extractions", data=data)
-    return [(" ".join(one.words[:-3]), json.loads(one.form or "")) for one in read]
+    return [(" ".join(sentence.words[:-3]), json.loads(sentence.form or "")) for sentence in read]
 
 
-def words_of(given: list[tuple[str, list[Any]]]) -> list[tuple[str, list[list[str]]]]:
-    return [(sentence, [sorted(" ".join(one).split()) for one in tuples]) for sentence, tuples in given if tuples]
+def words_of(sentences: list[tuple[str, list[Any]]]) -> list[tuple[str, list[list[str]]]]:
+    return [(text, [sorted(" ".join(parts).split()) for parts in tuples]) for text, tuples in sentences if tuples]
 
 
 @pytest.mark.parametrize("form", TUPLES)
@@ -100,12 +100,14 @@ def test_tuples_in_every_form_come_back(form: str, convert: Any) -> None:
 
 
 def test_what_is_told_and_what_is_left_out(convert: Any) -> None:
-    told = "dog.txt: 3 sentences, 3 tuples: 2 kept, 1 dropped: more than 1 in a sentence (1); 1 sentence without tuples"
-    assert convert("dog.txt", "--to", "extags", "--rows", "1").err == f"{told}\n"
-    assert convert("dog.txt", "--to", "carb", "--rows", "1").err == f"{told} are left out\n"
-    Path("two.txt").write_text(f"A saw b c {MARKS}\n" + "".join(f"ARG1 REL {one} NONE NONE NONE\n" for one in CHOICES))
-    told = "two.txt: 1 sentence, 2 tuples: 1 kept, 1 dropped: of a predicate that has one (1)\n"
-    assert convert("two.txt", "--to", "conll").err == told
+    kept = "2 kept, 1 dropped: more than 1 in a sentence (1); 1 sentence without tuples"
+    report = f"dog.txt: 3 sentences, 3 tuples: {kept}"
+    assert convert("dog.txt", "--to", "extags", "--rows", "1").err == f"{report}\n"
+    assert convert("dog.txt", "--to", "carb", "--rows", "1").err == f"{report} are left out\n"
+    rows = "".join(f"ARG1 REL {tags} NONE NONE NONE\n" for tags in CHOICES)
+    Path("two.txt").write_text(f"A saw b c {MARKS}\n{rows}")
+    report = "two.txt: 1 sentence, 2 tuples: 1 kept, 1 dropped: of a predicate that has one (1)\n"
+    assert convert("two.txt", "--to", "conll").err == report
     assert convert("two.txt", "--to", "lsoie").out == (
         "A saw b c\t('saw', [1])\t('A', [0])\t('b', [2])\nA saw b c\t('saw', [1])\t('A', [0])\t('c', [3])\n"
     )
@@ -115,16 +117,16 @@ def test_counts_are_those_of_prepare(convert: Any, invoke: Invoke) -> None:
     Path("gold.tsv").write_text(
         "A saw b .\tsaw\tA\tb\nA saw b .\tsaw\tC\tb\nA saw b .\tsaw\tA\tb\nA saw b .\thas been seen by\tb\tA\n"
     )
-    told = convert("gold.tsv", "--to", "extags").err.strip()
-    assert told.startswith("gold.tsv: 1 sentence, 4 tuples: 1 kept, 3 dropped: ")
-    assert set(told.partition("dropped: ")[2].split(", ")) == {
+    report = convert("gold.tsv", "--to", "extags").err.strip()
+    assert report.startswith("gold.tsv: 1 sentence, 4 tuples: 1 kept, 3 dropped: ")
+    assert set(report.partition("dropped: ")[2].split(", ")) == {
         "arg1 not found (1)", "relation not found (1)", "repeated (1)",
     }  # fmt: skip
     data = "data={train: gold.tsv, format: extractions, grid: {rows: 5}, prepared: there}"
     prepared = invoke("prepare", "openie-quick", data)
-    assert told in " ".join(prepared.out.split()), prepared
-    told = convert("gold.tsv", "--to", "tuples").err  # whose texts need not be in the sentence
-    assert told == "gold.tsv: 1 sentence, 4 tuples: 4 kept\n"
+    assert report in " ".join(prepared.out.split()), prepared
+    report = convert("gold.tsv", "--to", "tuples").err  # whose texts need not be in the sentence
+    assert report == "gold.tsv: 1 sentence, 4 tuples: 4 kept\n"
 
 
 def test_confidences_are_kept_where_there_is_a_place_for_them(convert: Any) -> None:
@@ -136,8 +138,8 @@ def test_confidences_are_kept_where_there_is_a_place_for_them(convert: Any) -> N
 
 @pytest.mark.parametrize("form", LEVELED)
 def test_coordinations_in_every_form_come_back(form: str, convert: Any) -> None:
-    told = "levels.txt: 2 sentences, 2 coordinations: 2 kept; 1 sentence without coordinations\n"
-    assert convert("levels.txt", "--to", form, "-o", "there").err == told
+    report = "levels.txt: 2 sentences, 2 coordinations: 2 kept; 1 sentence without coordinations\n"
+    assert convert("levels.txt", "--to", form, "-o", "there").err == report
     assert convert("there", "--to", "jsonl").out == convert("levels.txt", "--to", "jsonl").out
     # Two coordinations side by side fit into one row.
     packed = LEVELS.replace("CP_START SEP CP CC CP NONE NONE NONE NONE", "CP_START SEP CP CC CP CP_START CC CP NONE")
@@ -146,8 +148,8 @@ def test_coordinations_in_every_form_come_back(form: str, convert: Any) -> None:
 
 
 def test_trees_as_rows_of_tags(convert: Any) -> None:
-    told = "tree.conllu: 1 sentence, 1 coordination: 1 kept\n"
-    assert convert("tree.conllu", "--to", "cctags", "--rows", "1") == Ran(0, "Ann and Bob left\n" + TAGS, told)
+    report = "tree.conllu: 1 sentence, 1 coordination: 1 kept\n"
+    assert convert("tree.conllu", "--to", "cctags", "--rows", "1") == Ran(0, "Ann and Bob left\n" + TAGS, report)
     assert convert("tree.conllu", "--to", "jsonl").json == {
         "words": ["Ann", "and", "Bob", "left"],
         "coordinations": [{"cc": 1, "conjuncts": [[0, 1], [2, 3]], "separators": []}],

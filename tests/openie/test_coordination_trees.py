@@ -79,13 +79,13 @@ def test_coordinations_of_treebanks(treebank: str, counts: dict[str, int]) -> No
     for sentence in islice(read_conllu(open_lines(path), treebank), 1000):
         assert sentence.heads is not None
         assert sentence.relations is not None
-        found, of_tree = coordinations_of_tree(sentence.heads, sentence.relations, sentence.tags.get("upos"))
+        coordinations, of_tree = coordinations_of_tree(sentence.heads, sentence.relations, sentence.tags.get("upos"))
         counted += of_tree
-        counted["words"] += sum(end - start for each in found for start, end in each.conjuncts)
-        counted["separators"] += sum(len(each.separators) for each in found)
-        grid, of_rows = coordinations_to_rows(found, len(sentence.words), rows=3)
+        counted["words"] += sum(end - start for each in coordinations for start, end in each.conjuncts)
+        counted["separators"] += sum(len(each.separators) for each in coordinations)
+        grid, of_rows = coordinations_to_rows(coordinations, len(sentence.words), rows=3)
         back = rows_to_coordinations(grid)
-        assert set(back.values()) <= set(found)
+        assert set(back.values()) <= set(coordinations)
         assert len(back) == of_rows["kept"]
         kept += len(back)
     assert counted == counts

@@ -59,9 +59,9 @@ def test_two_coordinations_of_one_row() -> None:
     verbs = [("CP_START", 7, 7), ("CC", 8, 8), ("CP", 9, 9)]
     kinds = [("CP_START", 10, 10), ("SEP", 11, 11), ("CP", 12, 12), ("CC", 13, 13), ("CP", 14, 14)]
     row = row_of(len(BELL), *verbs, *kinds)
-    found = rows_to_coordinations([row])
-    assert found == {8: Coordination(8, ((7, 8), (9, 10))), 13: Coordination(13, ((10, 11), (12, 13), (14, 15)))}
-    assert found[13].separators == (11,)
+    read = rows_to_coordinations([row])
+    assert read == {8: Coordination(8, ((7, 8), (9, 10))), 13: Coordination(13, ((10, 11), (12, 13), (14, 15)))}
+    assert read[13].separators == (11,)
     assert sentences(BELL, [row]) == [
         f"Bell , based in Los Angeles , {verb} {kind} products ."
         for verb in ("makes", "distributes")
@@ -72,10 +72,10 @@ def test_two_coordinations_of_one_row() -> None:
 def test_a_coordination_inside_of_another() -> None:
     outer = row_of(len(AGENCY), ("CP_START", 0, 0), ("CP", 1, 12), ("OTHERS", 13, 13), ("CC", 14, 14), ("CP", 15, 28))
     inner = row_of(len(AGENCY), ("CP_START", 19, 19), ("CC", 20, 20), ("CP", 21, 21))
-    found = rows_to_coordinations([outer, inner, [0] * len(AGENCY)])
-    assert found == {14: Coordination(14, ((0, 13), (15, 29))), 20: Coordination(20, ((19, 20), (21, 22)))}
-    assert [each.level for each in found.values() if each] == [0, 1]
-    assert tree([each for each in found.values() if each]) == [None, 0]
+    coordinations = rows_to_coordinations([outer, inner, [0] * len(AGENCY)])
+    assert coordinations == {14: Coordination(14, ((0, 13), (15, 29))), 20: Coordination(20, ((19, 20), (21, 22)))}
+    assert [each.level for each in coordinations.values() if each] == [0, 1]
+    assert tree([each for each in coordinations.values() if each]) == [None, 0]
     rest = "600 by the time the bailout concludes ."
     assert sentences(AGENCY, [outer, inner]) == [
         "The agency has already spent roughly $ 19 billion selling 34 insolvent S&Ls .",
@@ -113,12 +113,12 @@ def test_a_sentence_without_a_final_period() -> None:
 
 def test_a_coordination_that_makes_too_many_sentences_stays_whole() -> None:
     row, words = [2, 3, 1] * 40, ["A", "or", "B"] * 40
-    found = splitting(words, rows_to_coordinations([row]))
-    assert len(found) == 40
-    parts = coordinations_to_sentences(words, found, most=10)
+    kept = splitting(words, rows_to_coordinations([row]))
+    assert len(kept) == 40
+    parts = coordinations_to_sentences(words, kept, most=10)
     assert len(parts) == 8
     assert [words[i] for i in parts[0]] == ["A"] * 3 + ["A", "or", "B"] * 37
-    assert len(coordinations_to_sentences(words, found)) == 512
+    assert len(coordinations_to_sentences(words, kept)) == 512
 
 
 # --- a second implementation, of the description alone: strings for rows, sets for sentences --------------------------
@@ -134,25 +134,25 @@ def second_reading(rows: list[list[int]]) -> dict[int, tuple[list[list[int]], in
         events += [(level, match.start(), match.start(), None) for match in re.finditer("3", text[:before])]
         for begin, end in zip(begins, [*begins[1:], len(text)], strict=False):
             phrase = text[begin:end]
-            conjuncts = [range(begin + one.start(), begin + one.end()) for one in re.finditer("21*|1+", phrase)]
-            ccs = [begin + one.start() for one in re.finditer("3", phrase)]
+            conjuncts = [range(begin + match.start(), begin + match.end()) for match in re.finditer("21*|1+", phrase)]
+            ccs = [begin + match.start() for match in re.finditer("3", phrase)]
             closed = None
-            for at in [*(begin + one.start() for one in re.finditer("0", phrase)), end]:
-                there = [list(one) for one in conjuncts if one[-1] < at]
+            for at in [*(begin + match.start() for match in re.finditer("0", phrase)), end]:
+                there = [list(conjunct) for conjunct in conjuncts if conjunct[-1] < at]
                 last = [cc for cc in ccs if cc < at][-1:]
                 if last and len(there) > 1 and there[0][-1] < last[0] < there[-1][0]:
                     events.append((level, at, last[0], (there, level)))
                     closed = at
                     break
             events += [(level, cc, cc, None) for cc in ccs if closed is not None and cc >= closed]
-    found: dict[int, tuple[list[list[int]], int] | None] = {}
+    coordinations: dict[int, tuple[list[list[int]], int] | None] = {}
     for _, _, cc, value in sorted(events, key=lambda event: event[:2]):
-        found[cc] = value
-    return found
+        coordinations[cc] = value
+    return coordinations
 
 
-def second_splitting(words: list[str], found: dict[int, tuple[list[list[int]], int] | None]) -> list[list[int]]:
-    there = {cc: one[0] for cc, one in found.items() if one and words[cc] != "nor" and words[cc] != "&"}
+def second_splitting(words: list[str], coordinations: dict[int, tuple[list[list[int]], int] | None]) -> list[list[int]]:
+    there = {cc: value[0] for cc, value in coordinations.items() if value and words[cc] != "nor" and words[cc] != "&"}
     kept, free_from = {}, 0
     for cc, conjuncts in there.items():
         if not {word.lower() for word in words[free_from : conjuncts[0][0]]} & UNBREAKABLE:
@@ -170,11 +170,11 @@ def second_splitting(words: list[str], found: dict[int, tuple[list[list[int]], i
     while level:
         for cc in level:
             first = kept[cc][0][0]
-            hit = [one for one in result if first in one] if result else [set(range(len(words)))]
-            result = [one for one in result if first not in one]
-            result += [one - (extent[cc] - set(conjunct)) for one in hit for conjunct in kept[cc]]
+            hit = [sentence for sentence in result if first in sentence] if result else [set(range(len(words)))]
+            result = [sentence for sentence in result if first not in sentence]
+            result += [sentence - (extent[cc] - set(conjunct)) for sentence in hit for conjunct in kept[cc]]
         level = [child for cc in level for child in kept if parent[child] == cc]
-    return sorted(sorted(one) for one in result)
+    return sorted(sorted(sentence) for sentence in result)
 
 
 def test_two_implementations_agree_on_random_grids() -> None:
@@ -189,16 +189,16 @@ def test_two_implementations_agree_on_random_grids() -> None:
         if number % 2 and length > 6:  # two levels, as they are meant
             rows = [[2, 1, 1, 1, 1, 3, *[1] * (length - 6)], [0, 2, 3, 1, 0, *draw.choices(range(6), k=length - 5)]]
         words = draw.choices(vocabulary, often, k=length)
-        found, again = rows_to_coordinations(rows), second_reading(rows)
-        assert list(found) == list(again)
-        for cc, one in found.items():
-            mine = one and ([list(range(*conjunct)) for conjunct in one.conjuncts], one.level)
-            assert mine == again[cc], (rows, cc)
-        kept = splitting(words, found)
+        coordinations, again = rows_to_coordinations(rows), second_reading(rows)
+        assert list(coordinations) == list(again)
+        for cc, coordination in coordinations.items():
+            value = coordination and ([[*range(*span)] for span in coordination.conjuncts], coordination.level)
+            assert value == again[cc], (rows, cc)
+        kept = splitting(words, coordinations)
         mine = coordinations_to_sentences(words, kept, most=10**6)
         assert sorted(map(list, mine)) == second_splitting(words, again), (words, rows)
         split, nested = split + bool(mine), nested + any(parent is not None for parent in tree(kept))
-        whole += len(kept) < sum(one is not None for one in found.values())
+        whole += len(kept) < sum(coordination is not None for coordination in coordinations.values())
     assert split > 500  # what is compared occurs
     assert nested > 200
     assert whole > 200
@@ -209,17 +209,17 @@ def test_two_implementations_agree_on_random_grids() -> None:
 
 @given(st.integers(1, 12).flatmap(lambda n: st.lists(st.lists(st.integers(0, 5), min_size=n, max_size=n), max_size=3)))
 def test_coordinations_of_any_grid_come_back_from_rows(rows: list[list[int]]) -> None:
-    found = [one for one in rows_to_coordinations(rows).values() if one is not None]
+    coordinations = [coordination for coordination in rows_to_coordinations(rows).values() if coordination is not None]
     length = len(rows[0]) if rows else 0
-    grid, counts = coordinations_to_rows(found, length)
+    grid, counts = coordinations_to_rows(coordinations, length)
     back = rows_to_coordinations(grid)
-    assert counts["not readable"] + counts["kept"] == len(found)
-    assert set(back.values()) <= set(found)
+    assert counts["not readable"] + counts["kept"] == len(coordinations)
+    assert set(back.values()) <= set(coordinations)
     assert len(back) == counts["kept"]
-    for one in found:
+    for coordination in coordinations:
         if counts["not readable"] == 0:
-            assert back[one.cc] == one
-            assert set(back[one.cc].separators) == set(one.separators)  # type: ignore[union-attr]
+            assert back[coordination.cc] == coordination
+            assert set(back[coordination.cc].separators) == set(coordination.separators)  # type: ignore[union-attr]
 
 
 def test_levels_of_nesting_are_rows() -> None:

@@ -211,8 +211,8 @@ def test_which_words_are_found_and_what_is_counted(
 def test_which_place_a_part_has(
     sentence: str, tuple_words: TupleWords, share: float, parts: dict[str, tuple[int, ...]]
 ) -> None:
-    found = place(sentence, tuple_words, share).parts
-    assert {name: found[name] for name in parts} == parts
+    placed = place(sentence, tuple_words, share).parts
+    assert {name: placed[name] for name in parts} == parts
 
 
 @pytest.mark.parametrize(

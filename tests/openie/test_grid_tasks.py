@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,14 +56,14 @@ def corpus() -> list[Sentence]:
     return sentences
 
 
-def set_up(kind: str, given: Sequence[Sentence], model: dict[str, Any], **options: Any) -> tuple[Any, Network, Split]:
+def set_up(kind: str, sentences: list[Sentence], model: dict[str, Any], **options: Any) -> tuple[Any, Network, Split]:
     """A task, a network and the encoded sentences."""
-    vocabulary = build_vocabulary(WordVocabulary(), [one.words for one in given], given[0].extra)
-    labels = {"extra_words": ["is", "of", "from"][: given[0].extra]}
+    vocabulary = build_vocabulary(WordVocabulary(), [sentence.words for sentence in sentences], sentences[0].extra)
+    labels = {"extra_words": ["is", "of", "from"][: sentences[0].extra]}
     task = tasks.build(tasks.TASKS[kind].section.model_validate({"kind": kind, **options}), vocabulary, labels)
     torch.manual_seed(0)
     network = Network(vocabulary.size, models.build(model), task.output)
-    return task, network, Split.encode(given, vocabulary, labels)
+    return task, network, Split.encode(sentences, vocabulary, labels)
 
 
 def certain(labels: list[list[list[int]]]) -> Outputs:
@@ -109,10 +108,10 @@ def test_a_few_sentences_are_learned_by_heart(model: dict[str, Any], source: str
     batch = collate(split, np.arange(len(split)), {}, padding=0, device=CPU)
     with torch.no_grad():
         predicted = task.predict(network(batch, task.wants(batch)), batch)
-    for found, (text, tuples) in zip(predicted, TUPLES.items(), strict=True):
-        plain = [(one["arg1"], one["rel"], one["arg2"]) for one in found["tuples"]]
+    for prediction, (text, tuples) in zip(predicted, TUPLES.items(), strict=True):
+        plain = [(record["arg1"], record["rel"], record["arg2"]) for record in prediction["tuples"]]
         assert plain == [(arg1, rel.replace("[", "").replace("]", ""), arg2) for arg1, rel, arg2 in tuples], text
-        assert all(0.5 < one["confidence"] <= 1.0 for one in found["tuples"])
+        assert all(0.5 < record["confidence"] <= 1.0 for record in prediction["tuples"])
     text = "French  president Louis slept."  # odd spacing
     located = task.located(predicted[2], Sentence(["French", "president", "Louis", "slept", "."], text=text))
     first = located["tuples"][0]
@@ -125,7 +124,7 @@ def test_a_few_sentences_are_learned_by_heart(model: dict[str, Any], source: str
 
 
 def test_coordinations_are_learned_by_heart() -> None:
-    given = []
+    sentences = []
     spans: dict[str, list[Coordination]] = {
         "I ate an apple and an orange .": [Coordination(4, ((2, 4), (5, 7)))],
         "Ann , Bob and Carl sing or dance": [
@@ -134,17 +133,17 @@ def test_coordinations_are_learned_by_heart() -> None:
         ],
         "Rain fell .": [],
     }  # fmt: skip
-    for text, found in spans.items():
-        rows, _ = coordinations_to_rows(found, len(text.split()))
-        given.append(Sentence(text.split(), grid=rows))
-    task, network, split = set_up("coordination", given, ENCODERS[1], rows=2, iterative_steps=1)
+    for text, coordinations in spans.items():
+        rows, _ = coordinations_to_rows(coordinations, len(text.split()))
+        sentences.append(Sentence(text.split(), grid=rows))
+    task, network, split = set_up("coordination", sentences, ENCODERS[1], rows=2, iterative_steps=1)
     assert learn(task, network, split, 150, 0.01) < 0.05
     batch = collate(split, np.arange(len(split)), {}, padding=0, device=CPU)
     with torch.no_grad():
         predicted = task.predict(network(batch, task.wants(batch)), batch)
     for prediction, of in zip(predicted, spans.values(), strict=True):
-        read = {one["cc"]: [tuple(span) for span in one["conjuncts"]] for one in prediction["coordinations"]}
-        assert read == {one.cc: list(one.conjuncts) for one in of}
+        read = {record["cc"]: [tuple(span) for span in record["conjuncts"]] for record in prediction["coordinations"]}
+        assert read == {coordination.cc: list(coordination.conjuncts) for coordination in of}
     scores = evaluate(task, network, split, evaluation(), final=True)
     assert scores["exact"] == scores["whole"] == scores["inner"] == scores["outer"] == 1.0
 
@@ -155,7 +154,7 @@ def test_coordinations_beyond_the_rows_of_the_model_are_missed(stored: int, with
     """Gold is what the corpus has: a model of one row, and a corpus of one, do not make it less."""
     nested = [Coordination(1, ((0, 1), (2, 5))), Coordination(3, ((2, 3), (4, 5)))]
     grid, _ = coordinations_to_rows(nested, 5, rows=stored)
-    form = json.dumps([[one.cc, one.conjuncts] for one in nested]) if with_form else None
+    form = json.dumps([[coordination.cc, coordination.conjuncts] for coordination in nested]) if with_form else None
     sentence = Sentence(["A", "and", "B", "or", "C"], grid=grid, form=form)
     task, _, split = set_up("coordination", [sentence], PROBABILISTIC, rows=1)
     counts = task.measure(certain([grid[:1]]), batch_of(task, split, [0]))
@@ -195,12 +194,12 @@ def test_penalties_are_added_from_their_first_epoch_on() -> None:
     batch = replace(batch, gold={**batch.gold, CONTENT: kinds})
     outputs = network(batch, task.wants(batch))
     early = replace(batch, epoch=1)
-    assert {name: one.weight for name, one in task.terms(outputs, early).items()} == {
+    assert {name: term.weight for name, term in task.terms(outputs, early).items()} == {
         "loss": 1.0,
         **dict.fromkeys(weights, 0.0),
     }
     terms = task.terms(outputs, replace(batch, done=0.5, epoch=2))
-    assert {name: one.weight for name, one in terms.items()} == {"loss": 1.0, **weights}
+    assert {name: term.weight for name, term in terms.items()} == {"loss": 1.0, **weights}
     assert all(int(terms[name].count) == 2 for name in weights)
     expected = penalties(outputs.scores["rows"].softmax(-1), kinds > 0, kinds == 3)
     for name in weights:
@@ -222,11 +221,11 @@ GRID = torch.tensor(
 def test_penalties_by_hand() -> None:
     content = torch.tensor([[True, False, True]])
     verbs = torch.tensor([[False, True, True]])
-    found = {name: float(value) for name, value in penalties(GRID, content, verbs).items()}
-    assert found["posc"] == pytest.approx((1 - 0.7) + (1 - 0.6))
-    assert found["hvc"] == pytest.approx(abs(1 - 1.7) + abs(1 - 0.6))
-    assert found["hve"] == pytest.approx(max(0, 0.8 - 1) + max(0, 0.9 + 0.6 - 1))
-    assert found["ec"] == pytest.approx(max(0, 2 - (0.8 + 0.9)))
+    values = {name: float(value) for name, value in penalties(GRID, content, verbs).items()}
+    assert values["posc"] == pytest.approx((1 - 0.7) + (1 - 0.6))
+    assert values["hvc"] == pytest.approx(abs(1 - 1.7) + abs(1 - 0.6))
+    assert values["hve"] == pytest.approx(max(0, 0.8 - 1) + max(0, 0.9 + 0.6 - 1))
+    assert values["ec"] == pytest.approx(max(0, 2 - (0.8 + 0.9)))
 
 
 def test_penalties_of_a_perfect_grid_are_zero_and_the_first_word_counts() -> None:
@@ -236,8 +235,8 @@ def test_penalties_of_a_perfect_grid_are_zero_and_the_first_word_counts() -> Non
     assert all(float(value) == 0.0 for value in penalties(grid, all_, verbs).values())
     nothing = functional.one_hot(torch.zeros(1, 2, 3, dtype=torch.int64), 6).double()
     first = torch.tensor([[True, False, False]])
-    found = {name: float(value) for name, value in penalties(nothing, first, first).items()}
-    assert found == {"posc": 1.0, "hvc": 1.0, "hve": 0.0, "ec": 1.0}
+    values = {name: float(value) for name, value in penalties(nothing, first, first).items()}
+    assert values == {"posc": 1.0, "hvc": 1.0, "hve": 0.0, "ec": 1.0}
 
 
 def test_light_verbs_are_no_head_verbs() -> None:
@@ -258,15 +257,15 @@ def test_confidence(how: str, expected: float) -> None:
     for word, (label, chance) in enumerate([(1, 0.7), (2, 0.8), (3, 0.9), (0, 0.99), (0, 0.99), (0, 0.99)]):
         chances[0, 0, word] = (1 - chance) / 5
         chances[0, 0, word, label] = chance
-    (found,) = task.predict(Outputs(scores={"rows": chances.log()}), batch)
-    assert [one["confidence"] for one in found["tuples"]] == [pytest.approx(expected, rel=1e-5)]
+    (prediction,) = task.predict(Outputs(scores={"rows": chances.log()}), batch)
+    assert [record["confidence"] for record in prediction["tuples"]] == [pytest.approx(expected, rel=1e-5)]
 
 
 @pytest.mark.parametrize(("kept", "second"), [(True, "grass in May"), (False, "grass")])
 def test_places_and_times_may_be_left_out(kept: bool, second: str) -> None:
     task, _, split = set_up("openie", corpus(), PROBABILISTIC, rows=1, location_time=kept)
-    (found,) = task.predict(certain([[[1, 2, 3, 4, 4, 0, 0, 0, 0]]]), batch_of(task, split, [3]))
-    assert found["tuples"][0]["arg2"] == second
+    (prediction,) = task.predict(certain([[[1, 2, 3, 4, 4, 0, 0, 0, 0]]]), batch_of(task, split, [3]))
+    assert prediction["tuples"][0]["arg2"] == second
 
 
 def test_which_words_keep_a_coordination_whole() -> None:
@@ -280,8 +279,8 @@ def test_which_words_keep_a_coordination_whole() -> None:
         ({"unbreakable_window": 1}, 0),
     ):
         task, _, _ = set_up("coordination", [Sentence(words, grid=[[0] * 7])], PROBABILISTIC, **options)
-        found = {"coordinations": [{"cc": 4, "conjuncts": [[3, 4], [5, 6]], "level": 0}]}
-        assert len(task.located(found, Sentence(words))["sentences"]) == sentences, options
+        prediction = {"coordinations": [{"cc": 4, "conjuncts": [[3, 4], [5, 6]], "level": 0}]}
+        assert len(task.located(prediction, Sentence(words))["sentences"]) == sentences, options
 
 
 def test_the_recipe_names_the_words_that_the_code_has() -> None:
@@ -292,32 +291,32 @@ def test_the_recipe_names_the_words_that_the_code_has() -> None:
 def test_rows_end_at_the_first_one_without_argument_or_relation() -> None:
     task, _, split = set_up("openie", corpus(), PROBABILISTIC, rows=3)
     labels = [[1, 2, 0, 0, 0, 0], [1, 3, 0, 0, 0, 0], [1, 2, 3, 0, 0, 0]]
-    (found,) = task.predict(certain([labels]), batch_of(task, split, [7]))
-    assert [(one["arg1"], one["rel"], one["row"]) for one in found["tuples"]] == [("Rain", "fell", 0)]
+    (prediction,) = task.predict(certain([labels]), batch_of(task, split, [7]))
+    assert [(record["arg1"], record["rel"], record["row"]) for record in prediction["tuples"]] == [("Rain", "fell", 0)]
 
 
 def test_without_gold_the_network_may_stop_where_all_rows_have_ended() -> None:
     """It changes no answer, as no gold column does: see test_task_contract.py."""
-    given = Made("openie", 0)
-    assert not given.task.wants(given.batch([0, 1])).ends
-    assert given.task.wants(given.batch([0, 1], {})).ends
+    case = Made("openie", 0)
+    assert not case.task.wants(case.batch([0, 1])).ends
+    assert case.task.wants(case.batch([0, 1], {})).ends
 
 
 def test_label_sources() -> None:
     for source in ("predicted", "gold", "scheduled"):
         task, _, split = set_up("openie", corpus(), PROBABILISTIC, rows=3, label_source=source)
-        told = []
+        fed_back = []
         for done in (0.0, 0.5, 1.0):
             torch.manual_seed(0)
             batch = replace(batch_of(task, split, np.arange(len(split))), done=done)
-            told.append(task.wants(task.training(batch)).fed_back)
+            fed_back.append(task.wants(task.training(batch)).fed_back)
         gold = task._gold(batch_of(task, split, np.arange(len(split))))
         if source == "predicted":
-            assert told == [None] * 3
+            assert fed_back == [None] * 3
         elif source == "gold":
-            assert all(torch.equal(one, gold) for one in told)
+            assert all(torch.equal(rows, gold) for rows in fed_back)
         else:
-            share = [float((one >= 0).float().mean()) for one in told if one is not None]
+            share = [float((rows >= 0).float().mean()) for rows in fed_back if rows is not None]
             assert share[0] == 1.0
             assert 0.2 < share[1] < 0.8
         assert task.wants(batch_of(task, split, [0])).fed_back is None
@@ -343,11 +342,11 @@ def test_a_checkpoint_says_what_its_rows_are() -> None:
 
 def test_a_sentence_of_one_word_has_no_tuple() -> None:
     """Although the extra words could be a relation."""
-    given = [Sentence([*text.split(), *EXTRA], grid=[], form="[]", extra=3) for text in ("Lee", "Lee ran")]
-    task, _, split = set_up("openie", given, PROBABILISTIC, rows=2)
+    sentences = [Sentence([*text.split(), *EXTRA], grid=[], form="[]", extra=3) for text in ("Lee", "Lee ran")]
+    task, _, split = set_up("openie", sentences, PROBABILISTIC, rows=2)
     batch, outputs = batch_of(task, split, [0, 1]), certain([[[1, 2, 0, 0, 0], [0] * 5]] * 2)
     alone, two = task.predict(outputs, batch)
     assert (alone["tuples"], alone["rows"]) == ([], [[0] * 4])
-    assert [(one["arg1"], one["rel"]) for one in two["tuples"]] == [("Lee", "ran")]
-    found = [key for key in task.measure(outputs, batch) if isinstance(key, tuple) and key[0] == "found"]
-    assert [key[1] for key in found] == [1]
+    assert [(record["arg1"], record["rel"]) for record in two["tuples"]] == [("Lee", "ran")]
+    keys = [key for key in task.measure(outputs, batch) if isinstance(key, tuple) and key[0] == "found"]
+    assert [key[1] for key in keys] == [1]

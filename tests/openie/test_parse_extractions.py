@@ -53,12 +53,12 @@ def records(text: str) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_every_line_gives_one_object(say: Any) -> None:
     lines = [TEXTS[2], "", "Rain", "   ", TEXTS[0], TEXTS[0]]
-    found = records(say("tuples", lines, "-f", "jsonl", "--trees", "no"))
-    assert [one["text"] for one in found] == lines
-    assert [one["words"] for one in found] == [line.split() for line in lines]
-    assert found[1] == {"text": "", "words": [], "tuples": []}
-    assert found[3]["tuples"] == []
-    first, second = found[0]["tuples"]
+    answers = records(say("tuples", lines, "-f", "jsonl", "--trees", "no"))
+    assert [record["text"] for record in answers] == lines
+    assert [record["words"] for record in answers] == [line.split() for line in lines]
+    assert answers[1] == {"text": "", "words": [], "tuples": []}
+    assert answers[3]["tuples"] == []
+    first, second = answers[0]["tuples"]
     assert {key: first[key] for key in ("arg1", "rel", "arg2", "row", "words", "added")} == {
         "arg1": "Louis", "rel": "is president of", "arg2": "French", "row": 0,
         "words": {"arg1": [2], "rel": [1], "arg2": [0]}, "added": ["is", "of"],
@@ -66,7 +66,7 @@ def test_every_line_gives_one_object(say: Any) -> None:
     assert 0.5 < first["confidence"] <= 1.0
     assert (second["arg1"], second["rel"], second["arg2"], second["added"]) == ("Louis", "slept", "", [])
     assert second["chars"] == {"arg1": [[17, 22]], "rel": [[23, 28]], "arg2": []}
-    assert found[4]["tuples"] == found[5]["tuples"]
+    assert answers[4]["tuples"] == answers[5]["tuples"]
 
 
 @pytest.mark.parametrize("run", ["tuples", "half"])
@@ -78,15 +78,15 @@ def test_characters_are_those_of_the_words_that_are_reported(say: Any, run: str)
         "Ann,my aunt,sings.Rain  fell",
     ]
     reported = 0
-    for line, one in zip(lines, records(say(run, lines, "-f", "jsonl")), strict=True):
-        assert one["text"] == line
-        for found in one["tuples"]:
-            for name, places in found["words"].items():
-                words = [one["words"][i] for i in places]
-                parts = [line[start:end] for start, end in found["chars"][name]]
+    for line, record in zip(lines, records(say(run, lines, "-f", "jsonl")), strict=True):
+        assert record["text"] == line
+        for extraction in record["tuples"]:
+            for name, places in extraction["words"].items():
+                words = [record["words"][i] for i in places]
+                parts = [line[start:end] for start, end in extraction["chars"][name]]
                 assert [word for part in parts for word in tokenize(part)] == words
-                added = found["added"] if name == "rel" else []
-                assert found[name] == " ".join([*added[:1], *words, *added[1:]])
+                added = extraction["added"] if name == "rel" else []
+                assert extraction[name] == " ".join([*added[:1], *words, *added[1:]])
                 reported += len(words)
     assert reported > 10
 
@@ -95,22 +95,22 @@ def test_words_with_spaces_inside_are_reported_as_they_are(say: Any) -> None:
     """CoNLL-U may have them."""
     words = ["Bob", "bought", "10 000", "boat", "and", "sold", "a", "car", "."]
     block = ["# sent_id = x-1", *(f"{i}\t{word}" + "\t_" * 8 for i, word in enumerate(words, start=1)), ""]
-    (one,) = records(say("tuples", block, "-f", "jsonl", "--input", "conllu"))
-    assert (one["id"], one["text"], one["words"]) == ("x-1", " ".join(words), words)
-    assert one["tuples"]
-    for found in one["tuples"]:
-        for name, places in found["words"].items():
+    (record,) = records(say("tuples", block, "-f", "jsonl", "--input", "conllu"))
+    assert (record["id"], record["text"], record["words"]) == ("x-1", " ".join(words), words)
+    assert record["tuples"]
+    for extraction in record["tuples"]:
+        for name, places in extraction["words"].items():
             text = " ".join(words[i] for i in places)
-            assert (f"is {text}" if found["added"] and name == "rel" else text) == found[name]
+            assert (f"is {text}" if extraction["added"] and name == "rel" else text) == extraction[name]
 
 
 def test_the_spelling_of_an_extra_word_is_a_word_in_a_text(say: Any) -> None:
     lines = ["[unused1] is the capital of [unused3]", "[unused1] [unused2] [unused3]", "[unused1]"]
-    for one, line in zip(records(say("tuples", lines, "-f", "jsonl", "--input", "tokens")), lines, strict=True):
-        assert one["words"] == line.split()
-        assert len(one["heads"]) == len(one["words"])
-        for found in one["tuples"]:
-            assert all(0 <= i < len(one["words"]) for places in found["words"].values() for i in places)
+    for record, line in zip(records(say("tuples", lines, "-f", "jsonl", "--input", "tokens")), lines, strict=True):
+        assert record["words"] == line.split()
+        assert len(record["heads"]) == len(record["words"])
+        for extraction in record["tuples"]:
+            assert all(0 <= i < len(record["words"]) for places in extraction["words"].values() for i in places)
     (raw,) = records(say("tuples", ["the [unused1] boat"], "-f", "jsonl"))
     assert raw["words"] == ["the", "[", "unused1", "]", "boat"]
 
@@ -119,9 +119,9 @@ def test_a_long_sentence(say: Any) -> None:
     line = " ".join((TEXTS * 60)[:400])[:20000].split(" ")[:2000]
     text = " ".join(line)
     assert len(line) == 2000
-    (one,) = records(say("tuples", [text], "-f", "jsonl", "--trees", "no"))
-    assert len(one["words"]) == 2000
-    assert "extra" not in one
+    (record,) = records(say("tuples", [text], "-f", "jsonl", "--trees", "no"))
+    assert len(record["words"]) == 2000
+    assert "extra" not in record
 
 
 def test_python_says_the_same(say: Any, place: Path) -> None:
@@ -129,13 +129,13 @@ def test_python_says_the_same(say: Any, place: Path) -> None:
     for run, texts in (("tuples", lines), ("coordinated", [*COORDINATED_TEXTS, ""])):
         written = records(say(run, texts, "-f", "jsonl"))
         model = probtrans_cli.load(str(place / "runs" / run))
-        assert_near([json.loads(json.dumps(one.record())) for one in model.analyze(texts)], written, abs=2e-6)
+        assert_near([json.loads(json.dumps(analysis.record())) for analysis in model.analyze(texts)], written, abs=2e-6)
 
 
 def test_coordinations_with_the_sentences_that_they_split_into(say: Any) -> None:
     first, second, third, empty = records(say("coordinated", [*COORDINATED_TEXTS, ""], "-f", "jsonl", "--trees", "no"))
-    (one,) = first["coordinations"]
-    assert {key: one[key] for key in ("cc", "conjuncts", "level", "chars", "texts")} == {
+    (coordination,) = first["coordinations"]
+    assert {key: coordination[key] for key in ("cc", "conjuncts", "level", "chars", "texts")} == {
         "cc": 4, "conjuncts": [[2, 4], [5, 7]], "level": 0, "chars": [[6, 14], [19, 28]],
         "texts": ["an apple", "an orange"],
     }  # fmt: skip
@@ -166,12 +166,12 @@ def test_text(say: Any) -> None:
 
 def test_lines_of_carb(say: Any) -> None:
     lines = [line.split("\t") for line in say("tuples", TEXTS[2:4], "-f", "carb").splitlines()]
-    assert [[one[0], *one[2:]] for one in lines] == [
+    assert [[fields[0], *fields[2:]] for fields in lines] == [
         [TEXTS[2], "is president of", "Louis", "French"],
         [TEXTS[2], "slept", "Louis"],
         [TEXTS[3], "eat", "Goats", "grass in May"],
     ]
-    assert all(0.5 < float(one[1]) <= 1.0 for one in lines)
+    assert all(0.5 < float(fields[1]) <= 1.0 for fields in lines)
 
 
 @pytest.mark.parametrize("run", ["tuples", "half"])
@@ -184,12 +184,12 @@ def test_what_is_written_has_the_scores_of_eval(
     written = tmp_path / "written"
     written.write_text(say(run, TEXTS, "-f", form), encoding="utf-8")
     command = ("score", "carb", str(written), "--gold", str(gold(tmp_path)), "--json")
-    found = invoke(*command).json["scores"]
+    ours = invoke(*command).json["scores"]
     for name in ("f1", "precision", "recall", "auc", "last_f1"):
-        assert found[name] == pytest.approx(scores[name], abs=5.1e-5), name
+        assert ours[name] == pytest.approx(scores[name], abs=5.1e-5), name
     single = invoke(*command, "--single-match").json["scores"]
     assert single["f1"] == pytest.approx(scores["f1_single"], abs=5.1e-5)
-    assert found["tuples"] == scores["tuples"] > 0
+    assert ours["tuples"] == scores["tuples"] > 0
     assert (scores["f1"] == 1.0) == (run == "tuples")
 
 
@@ -206,8 +206,8 @@ def test_rows_of_labels_are_read_again(say: Any) -> None:
     assert say("tuples", TEXTS, "-f", "labels") == extags()
     assert say("coordinated", COORDINATED_TEXTS, "-f", "labels") == COORDINATED
     rows = say("coordinated", COORDINATED_TEXTS, "-f", "labels").splitlines()
-    found = [one.coordinations for one in read_coordinations(rows, "x")]
-    assert [len(one) for one in found] == [1, 2, 0]
+    read = [sentence.coordinations for sentence in read_coordinations(rows, "x")]
+    assert [len(coordinations) for coordinations in read] == [1, 2, 0]
     assert say("tuples", ["", "Rain"], "-f", "labels").splitlines()[0] == "[unused1] [unused2] [unused3]"
 
 
@@ -216,9 +216,9 @@ def test_json_lines_are_read_again_with_the_labels_of_their_words(say: Any) -> N
     data = Data.model_validate({"train": "x", "format": "extractions"})
     written = say("tuples", TEXTS, "-f", "jsonl").splitlines()
     again, expected = (list(read_extractions(lines, "x", data)) for lines in (written, extags().splitlines()))
-    assert [one.grid for one in again] == [one.grid for one in expected]
-    assert [one.form for one in again[3:4]] == ['[["eat", "Goats", "grass in May"]]']
-    assert [one["location_time"] for one in records(written[3])[0]["tuples"]] == [[3, 4]]
+    assert [sentence.grid for sentence in again] == [sentence.grid for sentence in expected]
+    assert [sentence.form for sentence in again[3:4]] == ['[["eat", "Goats", "grass in May"]]']
+    assert [record["location_time"] for record in records(written[3])[0]["tuples"]] == [[3, 4]]
 
 
 def test_plain_text_is_for_people_and_the_others_keep_what_they_are_given(say: Any) -> None:
@@ -228,13 +228,13 @@ def test_plain_text_is_for_people_and_the_others_keep_what_they_are_given(say: A
     text = say("tuples", [line], "-f", "text", "--input", "tokens")
     assert text.split("\n")[0] == "Goats\\x1b[31m eat\\x07 grass\\x00 in May\\u202e ."
     assert text.replace("\n", "").isprintable()
-    (one,) = records(say("tuples", [line], "-f", "jsonl", "--input", "tokens"))
-    assert (one["text"], one["words"]) == (line, words)
+    (record,) = records(say("tuples", [line], "-f", "jsonl", "--input", "tokens"))
+    assert (record["text"], record["words"]) == (line, words)
     rows = say("tuples", [line], "-f", "labels", "--input", "tokens").splitlines()
     assert rows[0].split(" ")[: len(words)] == words
     for form in ("tuples", "carb"):
         lines = say("tuples", [line], "-f", form, "--input", "tokens").split("\n")[:-1]
-        assert {one.split("\t")[0] for one in lines} <= {line}
+        assert {text.split("\t")[0] for text in lines} <= {line}
 
 
 def test_line_ends_of_windows_are_no_part_of_a_text(say: Any) -> None:

@@ -58,9 +58,9 @@ def test_of_the_corpus(here: Path, invoke: Invoke) -> None:
     assert {f"violations_{name}" for name in ("posc", "hvc", "hve", "ec")} <= ran.json["dev"].keys()
     model = Model.load("runs/tuples", threads=1)
     split = Split.encode(_given(here / "u.jsonl", model), model.vocabulary, model.labels)
-    found = with_content_words(model, {"dev": split}, required=True)["dev"]
-    assert found.row(CONTENT, 0).tolist() == [1, 1, 3, 1, 0, 0, 0]  # "has" is a light verb; three extra words
-    assert np.array_equal(found.row("ids", 1), split.row("ids", 1))
+    completed = with_content_words(model, {"dev": split}, required=True)["dev"]
+    assert completed.row(CONTENT, 0).tolist() == [1, 1, 3, 1, 0, 0, 0]  # "has" is a light verb; three extra words
+    assert np.array_equal(completed.row("ids", 1), split.row("ids", 1))
     refused(invoke("train", "r.yaml", "--overwrite"), 3, "data.train: has no parts of speech", "task.tagger=RUN")
 
 
@@ -73,14 +73,14 @@ def test_of_a_tagger(here: Path, invoke: Invoke) -> None:
     ran = invoke("train", "r.yaml", "task.tagger=runs/upos", "--json")
     assert ran.code == 0, ran.err
     model, tagger = Model.load("runs/tuples", threads=1), Model.load("runs/upos", threads=1)
-    given = _given(here / "t.jsonl", model)
-    split = Split.encode(given, model.vocabulary, model.labels)
-    found = with_content_words(model, {"dev": split}, required=True)["dev"]
+    sentences = _given(here / "t.jsonl", model)
+    split = Split.encode(sentences, model.vocabulary, model.labels)
+    completed = with_content_words(model, {"dev": split}, required=True)["dev"]
     (tags,) = predictions(tagger, [Sentence(WORDS)])
     verbs = [tag == "VERB" for tag in tags["tags"]]
     expected = [3 if verb and word != "has" else 1 if verb or tag in ("NOUN", "PROPN", "ADJ", "ADV") else 0
                 for verb, word, tag in zip(verbs, WORDS, tags["tags"], strict=True)]  # fmt: skip
-    assert found.row(CONTENT, 0).tolist() == [*expected, 0, 0, 0]
+    assert completed.row(CONTENT, 0).tolist() == [*expected, 0, 0, 0]
     again = invoke("eval", "runs/tuples", "--json")
     assert "violations_posc" in again.json["scores"]["dev"]
     shutil.rmtree(here / "runs/upos")

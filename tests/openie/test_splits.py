@@ -36,13 +36,13 @@ def splitter(extractors: Path, extractor: Model) -> Splitter:
     return Splitter(Model.load(str(extractors / "runs/coordinated"), threads=1), extractor)
 
 
-def given() -> list[Sentence]:
+def sentences_to_split() -> list[Sentence]:
     """A sentence that is split, twice; others that are not, one of them without a word."""
     return [Sentence(text.split()) for text in (APPLE, "Rain fell .", "", APPLE, SENTENCES[3][0])]
 
 
 def test_sentences_are_split_at_their_coordinations(splitter: Splitter) -> None:
-    splits = list(splitter.split(given()[:4]))
+    splits = list(splitter.split(sentences_to_split()[:4]))
     assert [[list(places) for places in of] for of in splits] == [HALVES, [], [], HALVES]
 
 
@@ -50,26 +50,26 @@ def test_the_recipe_of_the_coordinations_says_what_is_not_split(splitter: Splitt
     model = splitter.model
     section = model.recipe.task.model_copy(update={"unbreakable": ["ate"]})
     careful = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})), splitter.extractor)
-    assert list(careful.split(given()[:1])) == [[]]
+    assert list(careful.split(sentences_to_split()[:1])) == [[]]
     section = section.model_copy(update={"unbreakable_window": 0})
     careless = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})), splitter.extractor)
-    assert [list(map(list, of)) for of in careless.split(given()[:1])] == [HALVES]
+    assert [list(map(list, of)) for of in careless.split(sentences_to_split()[:1])] == [HALVES]
 
 
 def test_tuples_are_those_of_the_simple_sentences_by_the_words_of_the_whole(
     extractor: Model, splitter: Splitter
 ) -> None:
-    sentences = given()
-    found = splitter.predictions(sentences)
-    assert found[2] == {"splits": [], "tuples": []}
-    assert_near(found[0], found[3])
-    assert found[0]["splits"] == HALVES
+    sentences = sentences_to_split()
+    split = splitter.predictions(sentences)
+    assert split[2] == {"splits": [], "tuples": []}
+    assert_near(split[0], split[3])
+    assert split[0]["splits"] == HALVES
     whole = next(predictions(extractor, [sentences[4]]))
-    assert [one["words"] for one in found[4]["tuples"]] == [one["words"] for one in whole["tuples"]]
+    assert [record["words"] for record in split[4]["tuples"]] == [record["words"] for record in whole["tuples"]]
     simple = [Sentence([sentences[0].words[place] for place in places]) for places in HALVES]
     expected, seen = [], set()
-    for number, (places, one) in enumerate(zip(HALVES, predictions(extractor, simple), strict=True)):
-        for each in one["tuples"]:
+    for number, (places, prediction) in enumerate(zip(HALVES, predictions(extractor, simple), strict=True)):
+        for each in prediction["tuples"]:
             key = (each["arg1"], each["rel"], each["arg2"])
             if key not in seen:
                 seen.add(key)
@@ -77,13 +77,13 @@ def test_tuples_are_those_of_the_simple_sentences_by_the_words_of_the_whole(
                 expected.append((number, key, words, each["confidence"]))
     assert expected, "the model finds something"
     assert [
-        (one["split"], (one["arg1"], one["rel"], one["arg2"]), one["words"], one["confidence"])
-        for one in found[0]["tuples"]
+        (record["split"], (record["arg1"], record["rel"], record["arg2"]), record["words"], record["confidence"])
+        for record in split[0]["tuples"]
     ] == expected
-    for one in found[0]["tuples"]:
+    for record in split[0]["tuples"]:
         for name in ("arg1", "rel", "arg2"):
-            told = " ".join(APPLE[start:end] for start, end in one["chars"][name])
-            assert told.split() == [APPLE.split()[place] for place in one["words"][name]]
+            text = " ".join(APPLE[start:end] for start, end in record["chars"][name])
+            assert text.split() == [APPLE.split()[place] for place in record["words"][name]]
 
 
 def test_a_sentence_that_stays_whole_keeps_its_confidences(extractors: Path) -> None:
@@ -91,10 +91,10 @@ def test_a_sentence_that_stays_whole_keeps_its_confidences(extractors: Path) -> 
     model = Model.load(str(extractors / "runs/tuples"), threads=1)
     splitter = Splitter(Model.load(str(extractors / "runs/coordinated"), threads=1), model, rescore=True)
     sentences = [Sentence(text.split()) for text in ("Goats eat grass in May .", "Rain fell .")]
-    found = splitter.predictions(sentences)
-    (one,) = found[0]["tuples"]
-    assert (one["words"]["arg2"], one["location_time"]) == ([2, 3, 4], [3, 4])
-    for again, plain in zip(found, predictions(model, sentences), strict=True):
+    split = splitter.predictions(sentences)
+    (record,) = split[0]["tuples"]
+    assert (record["words"]["arg2"], record["location_time"]) == ([2, 3, 4], [3, 4])
+    for again, plain in zip(split, predictions(model, sentences), strict=True):
         assert plain is not None
         for key in ("words", "location_time", "confidence"):
             assert [each[key] for each in again["tuples"]] == [
@@ -111,17 +111,17 @@ def test_new_confidences_do_not_ask_whether_words_are_of_a_place(extractors: Pat
         for rows in (output.label.weight, output.label.bias, output.table.weight):
             rows[[ARG2, LOC_TIME]] = rows[[LOC_TIME, ARG2]].clone()
     coordinated = Model.load(str(extractors / "runs/coordinated"), threads=1)
-    one, swapped = (
+    plain, swapped = (
         [
             each
-            for found in Splitter(coordinated, model, rescore=True).predictions(sentences)
-            for each in found["tuples"]
+            for split in Splitter(coordinated, model, rescore=True).predictions(sentences)
+            for each in split["tuples"]
         ]
         for model in (ours, other)
     )
-    assert len(one) == len(swapped) > 3
-    assert sum(bool(each["location_time"]) for each in one) == 1
-    for each, again in zip(one, swapped, strict=True):
+    assert len(plain) == len(swapped) > 3
+    assert sum(bool(each["location_time"]) for each in plain) == 1
+    for each, again in zip(plain, swapped, strict=True):
         assert again["confidence"] == pytest.approx(each["confidence"], rel=1e-4)
         assert sorted(each["words"]["arg2"]) == sorted(again["words"]["arg2"])
         assert set(each["location_time"]) == {*each["words"]["arg2"]} - {*again["location_time"]}
@@ -131,23 +131,23 @@ def test_new_confidences_are_those_of_the_labels_in_the_whole_sentence(extractor
     """Beside the network itself, told one tuple after the other; more tuples than rows are read again."""
     sentence = Sentence(APPLE.split())
     (plain,) = splitter.predictions([sentence])
-    (found,) = Splitter(splitter.model, extractor, rescore=True).predictions([sentence])
-    assert [one["words"] for one in found["tuples"]] == [one["words"] for one in plain["tuples"]]
+    (split,) = Splitter(splitter.model, extractor, rescore=True).predictions([sentence])
+    assert [record["words"] for record in split["tuples"]] == [record["words"] for record in plain["tuples"]]
     words = [*sentence.words, *extra_words(3)]
     ids = torch.tensor([extractor.vocabulary.encode_words(words, 3).ids])
     rows = [tuple_to_row(Extraction.of_record(record), len(sentence.words)) for record in plain["tuples"]]
     most = extractor.network.output.rows
     for first in range(0, len(rows), most):
-        told = rows[first : first + most]
+        few = rows[first : first + most]
         grid = torch.zeros(1, most, len(words), dtype=torch.int64)
-        grid[0, : len(told)] = torch.tensor(told)
+        grid[0, : len(few)] = torch.tensor(few)
         with torch.no_grad():
             wants = Wants(words=torch.ones_like(ids, dtype=torch.bool), fed_back=grid)
             scores = extractor.network(Inputs(ids=ids, mask=ids >= 0), wants).scores["rows"][0]
-        for m, row in enumerate(told):
+        for m, row in enumerate(few):
             chances = [float(scores[m, n].log_softmax(-1)[label]) for n, label in enumerate(row) if label]
             expected = math.exp(sum(chances) / len(chances))
-            assert found["tuples"][first + m]["confidence"] == pytest.approx(expected, rel=1e-4)
+            assert split["tuples"][first + m]["confidence"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_eval(extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -198,34 +198,34 @@ def say(extractors: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke, stdin
 def test_json_is_about_the_sentence_as_it_was(say: Any, extractors: Path) -> None:
     written = [json.loads(line) for line in say("-f", "jsonl").splitlines()]
     split, empty, whole = written
-    assert [one["text"] for one in written] == LINES
+    assert [record["text"] for record in written] == LINES
     assert split["splits"] == HALVES
     assert len(split["heads"]) == len(split["words"]) == 8
-    assert {one["split"] for one in split["tuples"]} <= {0, 1}
+    assert {record["split"] for record in split["tuples"]} <= {0, 1}
     assert split["tuples"]
-    for one in split["tuples"]:
-        for name, places in one["words"].items():
-            assert set(places) <= set(split["splits"][one["split"]])
-            parts = " ".join(ODD[start:end] for start, end in one["chars"][name])
+    for record in split["tuples"]:
+        for name, places in record["words"].items():
+            assert set(places) <= set(split["splits"][record["split"]])
+            parts = " ".join(ODD[start:end] for start, end in record["chars"][name])
             assert parts.replace(".", " .").split() == [split["words"][i] for i in places]
     assert (empty["splits"], empty["tuples"]) == ([], [])
     assert whole["splits"] == []
     model, other = (probtrans_cli.load(str(extractors / f"runs/{name}")) for name in ("half", "coordinated"))
-    said = [json.loads(json.dumps(one.record())) for one in model.analyze(LINES, coordination=other)]
+    said = [json.loads(json.dumps(analysis.record())) for analysis in model.analyze(LINES, coordination=other)]
     assert_near(said, written, abs=2e-6)
 
 
 def test_new_confidences_change_nothing_else(say: Any, extractors: Path) -> None:
     plain = [json.loads(line) for line in say("-f", "jsonl", "--trees", "no").splitlines()]
-    found = [json.loads(line) for line in say("-f", "jsonl", "--trees", "no", "--rescore").splitlines()]
-    assert plain != found
-    for line, again in zip(plain, found, strict=True):
-        assert [{**one, "confidence": 0} for one in line["tuples"]] == [
-            {**one, "confidence": 0} for one in again["tuples"]
+    rescored = [json.loads(line) for line in say("-f", "jsonl", "--trees", "no", "--rescore").splitlines()]
+    assert plain != rescored
+    for line, again in zip(plain, rescored, strict=True):
+        assert [{**record, "confidence": 0} for record in line["tuples"]] == [
+            {**record, "confidence": 0} for record in again["tuples"]
         ]
     model, other = (probtrans_cli.load(str(extractors / f"runs/{name}")) for name in ("half", "coordinated"))
     analyses = model.analyze(LINES, trees=False, coordination=other, rescore=True)
-    assert_near([json.loads(json.dumps(one.record())) for one in analyses], found, abs=2e-6)
+    assert_near([json.loads(json.dumps(analysis.record())) for analysis in analyses], rescored, abs=2e-6)
 
 
 def test_other_formats(say: Any, invoke: Invoke) -> None:

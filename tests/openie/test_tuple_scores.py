@@ -37,8 +37,8 @@ def rounded(gold: Tuples, predicted: Tuples, *, single_match: bool = False) -> d
 
 def scores(gold: list[TupleText], *predicted: TupleText, single_match: bool = False) -> tuple[float, ...]:
     """AUC; precision, recall and F1 at the best threshold."""
-    found = rounded({"s": gold}, {"s": predicted}, single_match=single_match)
-    return found["auc"], found["precision"], found["recall"], found["f1"]
+    values = rounded({"s": gold}, {"s": predicted}, single_match=single_match)
+    return values["auc"], values["precision"], values["recall"], values["f1"]
 
 
 FRUIT = [of("I", "ate", "an apple"), of("I", "ate", "an orange")]
@@ -80,9 +80,9 @@ def test_carb_of_two_sentences_with_confidences() -> None:
         "a": [of("x", "is", "y", confidence=0.9), of("z", "is", "q", confidence=0.2)],
         "c": [of("x", "is", "y", confidence=0.5)],
     }
-    found = rounded(gold, predicted)
-    assert (found["auc"], found["precision"], found["recall"], found["f1"]) == (0.6667, 1.0, 0.6667, 0.8)
-    assert (found["last_precision"], found["last_recall"], found["last_f1"]) == (0.6667, 0.6667, 0.6667)
+    values = rounded(gold, predicted)
+    assert (values["auc"], values["precision"], values["recall"], values["f1"]) == (0.6667, 1.0, 0.6667, 0.8)
+    assert (values["last_precision"], values["last_recall"], values["last_f1"]) == (0.6667, 0.6667, 0.6667)
 
 
 def test_predictions_for_other_sentences_do_not_count() -> None:
@@ -104,12 +104,12 @@ def plain_carb(gold: Tuples, predicted: Tuples, single: bool) -> tuple[float, ..
         return total
 
     points = []
-    for threshold in sorted({one.confidence for tuples in predicted.values() for one in tuples}):
+    for threshold in sorted({text.confidence for tuples in predicted.values() for text in tuples}):
         precision = recall = 0.0
         count = 0
         for key, tuples in gold.items():
             ours = predicted.get(key, [])
-            kept = [j for j, one in enumerate(ours) if one.confidence >= threshold]
+            kept = [j for j, text in enumerate(ours) if text.confidence >= threshold]
             pairs = {(i, j): carb_pair(Bags.of(text), Bags.of(ours[j])) for i, text in enumerate(tuples) for j in kept}
             count += len(kept)
             precision += greedy({at: pair.precision for at, pair in pairs.items()}, len(tuples), kept)
@@ -146,11 +146,11 @@ def test_carb_agrees_with_a_plain_version_on_random_tuples(single: bool) -> None
 
     fell = 0
     for _ in range(150):
-        gold = {key: found for key in "xyz" if (found := some(4))} or {"x": [of("a", "is", "b")]}
+        gold = {key: values for key in "xyz" if (values := some(4))} or {"x": [of("a", "is", "b")]}
         predicted = {key: some(6) for key in "wxy"}
-        found = carb_scores(gold, predicted, single_match=single)
-        assert (found.auc, found.f1, found.last_f1) == pytest.approx(plain_carb(gold, predicted, single), abs=1e-9)
-        fell += 0 < found.last_f1 < found.f1
+        values = carb_scores(gold, predicted, single_match=single)
+        assert (values.auc, values.f1, values.last_f1) == pytest.approx(plain_carb(gold, predicted, single), abs=1e-9)
+        fell += 0 < values.last_f1 < values.f1
     assert fell > 25  # thresholds matter
 
 
@@ -169,9 +169,9 @@ def test_the_gold_tuples_of_carb_against_themselves() -> None:
     gold = {key: [text for _, text in tuples] for key, tuples in carb_gold("test").items()}
     assert (len(gold), sum(map(len, gold.values()))) == (634, 2715)
     for single_match in (False, True):
-        found = rounded(gold, gold, single_match=single_match)
-        assert found.pop("auc") == 0.9923
-        assert set(found.values()) == {0.9948}
+        values = rounded(gold, gold, single_match=single_match)
+        assert values.pop("auc") == 0.9923
+        assert set(values.values()) == {0.9948}
 
 
 @pytest.mark.parametrize(("part", "f1", "auc"), [("test", 0.364, 0.239), ("dev", 0.358, 0.237)])
@@ -181,9 +181,9 @@ def test_sentences_cut_at_their_verbs_have_the_scores_that_are_known(part: str, 
         words, gold[key] = tuples[-1][0], [text for _, text in tuples]
         extractions = [(each.texts(words), each.confidence) for each in baseline_tuples(words)]
         cut[key] = [TupleText(text.relation, (text.arg1, text.arg2), sure) for text, sure in extractions]
-    found = carb_scores(gold, cut)
-    assert found.f1 == pytest.approx(f1, abs=0.0006)
-    assert found.auc == pytest.approx(auc, abs=0.0006)
+    values = carb_scores(gold, cut)
+    assert values.f1 == pytest.approx(f1, abs=0.0006)
+    assert values.auc == pytest.approx(auc, abs=0.0006)
 
 
 def test_a_sentence_is_cut_at_its_verbs() -> None:
@@ -220,8 +220,8 @@ def test_wire57_needs_a_word_of_every_part() -> None:
 def test_wire57_matches_the_best_pair_first() -> None:
     gold = {"s": [of("a", "r", "b"), of("a c", "r", "b")], "t": [of("a", "r", "b")]}
     predicted = {"s": [of("a c", "r", "b"), of("a", "r", "x")], "u": [of("a", "r", "b")]}
-    found = wire57_scores(gold, predicted)
-    assert found == pytest.approx({"precision": 1 / 2, "recall": 1 / 3, "f1": 2 / 5})
+    values = wire57_scores(gold, predicted)
+    assert values == pytest.approx({"precision": 1 / 2, "recall": 1 / 3, "f1": 2 / 5})
     assert wire57_scores(gold, {}) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
 
 
