@@ -240,11 +240,10 @@ class TupleTask(GridLabelling):
 
     def words_of(self, split: Split, index: int) -> list[str]:
         """Return the words of a sentence, without the extra ones; their numbers where they have spaces in them."""
-        spelled = split.text("spelling", index).split(" ")
-        number = int(split.words[index])
-        return (spelled if len(spelled) == number else [str(i) for i in range(number)])[
-            : number - len(self.extra_words)
-        ]
+        words, number = split.text("spelling", index).split(" "), int(split.words[index])
+        if len(words) != number:
+            words = [str(i) for i in range(number)]
+        return words[: number - len(self.extra_words)]
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         counts = super().measure(outputs, batch)
@@ -353,11 +352,10 @@ class CoordinationTask(GridLabelling):
         """Count the coordinations that are gold, predicted, and right. Gold are all of the corpus, however few rows
         there are: those of its form, or, where it has none, of all its rows."""
         form = split.text("form", index) if split.has("form") else ""
-        gold = (
-            text_to_coordinations(form)
-            if form
-            else rows_to_coordinations(unpack_rows(split.row("grid", index), MOST_ROWS).tolist())
-        )
+        if form:
+            gold = text_to_coordinations(form)
+        else:
+            gold = rows_to_coordinations(unpack_rows(split.row(GRID, index), MOST_ROWS).tolist())
         counts = coordination_counts(gold, rows_to_coordinations(rows.labels))
         return {name: float(value) for name, value in counts.items()}
 

@@ -201,8 +201,8 @@ def score_coordinations(predictions: str, gold: str | None, *, compat: Compat | 
         raise UsageError("score coordination needs the gold coordinations", hint="add --gold FILE")
     counts = coordination_counts({}, {})
     sentences = 0
-    files = [read_coordinations(open_lines(find(name)), display_name(name)) for name in (predictions, gold)]
-    for predicted, right in side_by_side(*files, predictions, gold):
+    guesses, golds = (read_coordinations(open_lines(find(name)), display_name(name)) for name in (predictions, gold))
+    for predicted, right in side_by_side(guesses, golds, predictions, gold):
         counts.update(coordination_counts(right.coordinations, predicted.coordinations, compat))
         sentences += 1
     criteria = coordination_scores(counts)

@@ -123,10 +123,8 @@ class SemanticLabels(Task):
         best = {name: of_words.argmax(-1) for name, of_words in scores.items()}
         if "kind" in best and _PREPOSITION in self.names["kind"]:
             kind, role = (self.names[name].index(_PREPOSITION) for name in ("kind", "role"))
-            without_role = (
-                scores["role"].index_fill(-1, torch.tensor(role, device=best["role"].device), -torch.inf).argmax(-1)
-            )
-            best["role"] = torch.where(best["kind"] == kind, role, without_role)
+            others = scores["role"].index_fill(-1, torch.tensor(role, device=best["role"].device), -torch.inf)
+            best["role"] = torch.where(best["kind"] == kind, role, others.argmax(-1))
         if self.decoder is None:
             return best
         logs = {name: scores[name].log_softmax(-1).cpu().numpy() for name in COLUMNS}
@@ -139,9 +137,9 @@ class SemanticLabels(Task):
                 labels = self.decoder.find(kinds[start:end], of_sentence) or {}
                 for name, ids in labels.items():
                     labels_of_words[name][start:end] = ids
-        return best | {
-            name: torch.tensor(of_words, device=best[name].device) for name, of_words in labels_of_words.items()
-        }
+        for name, ids in labels_of_words.items():
+            best[name] = torch.tensor(ids, device=best[name].device)
+        return best
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         return {"loss": batch.words.sum() if self.section.loss == "words" else batch.sentences}
