@@ -151,14 +151,14 @@ def tree(coordinations: Sequence[Coordination]) -> list[int | None]:
 
     Of several ancestors, the closest is the one with the fewest coordinations below it, the first of several such.
     """
-    below = [
-        [
+    below: list[list[int]] = []
+    for upper in coordinations:
+        inside = [
             j
             for j, lower in enumerate(coordinations)
             if any(start <= lower.start and lower.end <= end for start, end in upper.conjuncts)
         ]
-        for upper in coordinations
-    ]
+        below.append(inside)
     parents: list[int | None] = [None] * len(coordinations)
     for i in sorted(range(len(coordinations)), key=lambda i: len(below[i])):
         for j in below[i]:

@@ -196,19 +196,14 @@ class Arcs(Task):
             possible = allowed_arcs(batch.words, len(self.relations)).any(2)
             best, places = chances.masked_fill(~possible, -1.0)[batch.words].topk(min(top, root), dim=-1)
             relations = scores[batch.words].argmax(1).gather(1, places)
-            columns["head_alternatives"] = [
-                [
-                    {
-                        "head": 0 if place == root else place + 1,
-                        "relation": self.relations[relation],
-                        "probability": chance,
-                    }
-                    for place, relation, chance in zip(*of_word, strict=True)
-                ][:number]
-                for *of_word, number in zip(
-                    places.tolist(), relations.tolist(), best.tolist(), lengths.tolist(), strict=True
-                )
-            ]
+            columns["head_alternatives"] = []
+            of_words = zip(places.tolist(), relations.tolist(), best.tolist(), strict=True)
+            for of_word, number in zip(of_words, lengths.tolist(), strict=True):
+                options = [
+                    {"head": 0 if place == root else place + 1, "relation": self.relations[id], "probability": p}
+                    for place, id, p in zip(*of_word, strict=True)
+                ]
+                columns["head_alternatives"].append(options[:number])
         return records_by_sentence(columns, batch)
 
     def _heads(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
