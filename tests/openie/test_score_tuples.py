@@ -19,6 +19,7 @@ JSON = json.dumps(
         "tuples": [{"arg1": "I", "rel": "ate", "arg2": "an apple and an orange", "confidence": 0.5}],
     }
 )
+NOTHING = '{"text": "I ate an apple and an orange .", "tuples": []}\n'
 ROWS = "A or B or C\nCP_START CC CP NONE NONE\n\nA or B or C\nNONE NONE CP_START CC CP\n"
 GOLD_ROWS = "A or B or C\nCP_START CC CP NONE NONE\n\nA or B or C\nNONE NONE NONE NONE NONE\n"
 
@@ -44,35 +45,29 @@ def test_carb_in_every_form(text: str, invoke: Invoke) -> None:
     assert "auc 39.29 %, f1 53.33 %, precision 57.14 %, recall 50.00 %" in ran.out
 
 
-def test_wire57_needs_no_confidence(invoke: Invoke) -> None:
-    Path("ours").write_text(GOLD)
-    scores = invoke("score", "wire57", "ours", "--gold", "gold.tsv", "--json").json["scores"]
-    assert (scores["f1"], scores["precision"], scores["recall"]) == (1.0, 1.0, 1.0)
+ZERO = {"f1": 0.0, "precision": 0.0, "recall": 0.0, "sentences_without_tuple": 1.0}
+ODD = "A b c .\t\tA\tc\nA b c .\tb\tA\tc\tC: here\nD e .\te\tD\n"
 
 
-def test_predictions_without_confidences(invoke: Invoke) -> None:
-    Path("ours").write_text(GOLD)
-    ran = invoke("score", "carb", "ours", "--gold", "gold.tsv")
-    refused(ran, 3, "ours:1: 'ate' is no confidence", "--default-confidence")
-    ran = invoke("score", "carb", "ours", "--gold", "gold.tsv", "--default-confidence", "0.5", "--json")
-    assert ran.json["scores"]["auc"] == 1.0
-
-
-def test_gold_against_itself(invoke: Invoke) -> None:
-    """As the published scorer counts it: a tuple without a relation fits nothing, not even itself."""
-    Path("some.tsv").write_text("A b c .\t\tA\tc\nA b c .\tb\tA\tc\tC: here\nD e .\te\tD\n")
-    scores = invoke("score", "carb", "some.tsv", "--gold", "some.tsv", "--default-confidence", "1", "--json").json[
-        "scores"
-    ]
-    assert (scores["precision"], scores["recall"], scores["auc"]) == (0.6667, 0.6667, 0.5556)
-
-
-def test_no_predictions_are_zero(invoke: Invoke) -> None:
-    Path("ours").write_text('{"text": "I ate an apple and an orange .", "tuples": []}\n')
-    for kind in ("carb", "wire57"):
-        scores = invoke("score", kind, "ours", "--gold", "gold.tsv", "--json").json["scores"]
-        assert (scores["f1"], scores["precision"], scores["recall"]) == (0.0, 0.0, 0.0)
-        assert scores["sentences_without_tuple"] == 1.0
+@pytest.mark.parametrize(
+    ("command", "predictions", "gold", "expected"),
+    [
+        ("wire57", GOLD, GOLD, {"f1": 1.0, "precision": 1.0, "recall": 1.0}),
+        ("carb --default-confidence 0.5", GOLD, GOLD, {"auc": 1.0}),
+        ("carb", NOTHING, GOLD, ZERO),
+        ("wire57", NOTHING, GOLD, ZERO),
+        # A tuple without a relation fits nothing, not even itself: so the published scorer counts it.
+        ("carb --default-confidence 1", ODD, ODD, {"precision": 0.6667, "recall": 0.6667, "auc": 0.5556}),
+    ],
+    ids=["wire57", "default", "carb-of-nothing", "wire57-of-nothing", "no-relation"],
+)
+def test_predictions_without_confidences_or_without_tuples(
+    command: str, predictions: str, gold: str, expected: dict[str, float], invoke: Invoke
+) -> None:
+    Path("ours").write_text(predictions)
+    Path("gold.tsv").write_text(gold)
+    scores = invoke("score", *command.split(), "ours", "--gold", "gold.tsv", "--json").json["scores"]
+    assert {name: scores[name] for name in expected} == expected
 
 
 def test_coordinations(invoke: Invoke) -> None:
@@ -118,6 +113,8 @@ def test_all_shares_are_in_percent(invoke: Invoke) -> None:
     [
         (["carb", "gold.tsv"], 2, "score carb needs the gold tuples"),
         (["wire57", "gold.tsv"], 2, "score wire57 needs the gold tuples"),
+        (["carb", "gold.tsv", "--gold", "gold.tsv"], 3, "--default-confidence X is taken where there is none"),
+        (["carb", "gold.tsv", "--gold", "gold.tsv"], 3, "gold.tsv:1: 'ate' is no confidence"),
         (["coordination", "gold.txt"], 2, "score coordination needs the gold coordinations"),
         (["wire57", "gold.tsv", "--gold", "gold.tsv", "--single-match"], 2, "--single-match: not of wire57"),
         (["wire57", "gold.tsv", "--default-confidence", "1"], 2, "--default-confidence 1.0: not of wire57"),
