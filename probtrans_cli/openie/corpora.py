@@ -77,13 +77,14 @@ def read_file(lines: Iterable[str], name: str, data: Data) -> Iterator[FileSente
     """Yield the sentences of a file with all tuples that it has; :func:`places_of` tells which of them are rows."""
     first, lines = begin(lines)
     fields = first.split("\t")
-    if first.startswith("{") and not any(column.startswith("Relation(") for column in fields):
+    is_openie4 = any(column.startswith("Relation(") for column in fields)
+    if first.startswith("{") and not is_openie4:
         return _json_lines(lines, name)
     if len(fields) == 1:
         return _label_rows(lines, name, data)
     if fields[0] == _FIRST_COLUMN or (len(fields) == _COLUMNS and fields[0].isdecimal() and fields[-1] in _LABELS):
         return _supervised_oie(lines, name)
-    if any(column.startswith("Relation(") for column in fields):
+    if is_openie4:
         return _grouped(_of_columns(lines, name, -1, _openie4))
     if fields[1].startswith(("('", '("')):
         return _grouped(_of_columns(lines, name, 0, _lsoie))
@@ -101,13 +102,15 @@ def places_of(sentence: FileSentence, names: Sequence[str], rows: int | None) ->
     keys: set[str] = set()
     for file_tuple in sentence.tuples:
         place, notes, reason = file_tuple.place, Counter({"kept": 1}), ""
-        if isinstance(place, TupleWords):
-            aligned, notes = align(words, place, extra_words=names, share=CORPUS_SHARE)
-            reason = "" if aligned else next(iter(notes))
+        if isinstance(place, str):
+            extraction, reason = None, place
+        elif isinstance(place, Extraction):
+            extraction = place
         else:
-            aligned, reason = (None, place) if isinstance(place, str) else (place, "")
-        if aligned is not None:
-            texts, added = aligned.texts(words), aligned.added
+            extraction, notes = align(words, place, extra_words=names, share=CORPUS_SHARE)
+            reason = "" if extraction else next(iter(notes))
+        if extraction is not None:
+            texts, added = extraction.texts(words), extraction.added
             if added and (added[0] not in names[:1] or any(word not in names[1:] for word in added[1:])):
                 reason = "extra word"
             elif not (texts.arg1 and texts.relation):
@@ -118,7 +121,7 @@ def places_of(sentence: FileSentence, names: Sequence[str], rows: int | None) ->
                 keys.add(texts.key)
                 reason = "too many" if counts["kept"] == rows else ""
         counts.update({reason: 1} if reason else notes)
-        places.append(None if reason else aligned)
+        places.append(None if reason else extraction)
     return places
 
 
