@@ -27,6 +27,7 @@ NONE, CP, CP_START, CC, SEP, OTHERS = range(6)
 TAGS = {name: number for number, name in enumerate(LABELS)}
 """CC: the coordinator, such as "and"; CP_START: the first word of a coordination; CP: every other word of a conjunct;
 SEP: what separates conjuncts; OTHERS: any other word inside a coordination; NONE: everything else."""
+MOST_SENTENCES = 1000  # simple ones of a sentence: their number doubles with every coordination
 NOT_SPLIT = frozenset({"nor", "&"})  # coordinators that join what a sentence cannot be split at
 UNBREAKABLE = frozenset(
     ("addition", "aggregate", "amount", "among", "average", "between", "center", "equidistant", "gross", "mean",
@@ -120,7 +121,6 @@ def splitting(
     *,
     unbreakable: Collection[str] = UNBREAKABLE,
     unbreakable_window: int | None = None,
-    not_split: Collection[str] = NOT_SPLIT,
 ) -> list[Coordination]:
     """Return the coordinations at which a sentence can be split, in their order.
 
@@ -129,14 +129,13 @@ def splitting(
         unbreakable: in small letters. Such a word before the first conjunct, behind the coordination that comes before
             in the list, or behind the sentence's start, keeps the coordination whole.
         unbreakable_window: how many words before the first conjunct are looked at; None: all of these.
-        not_split: coordinators that keep a coordination whole.
     """
     counted = [0]  # how many unbreakable words stand before each word
     for word in words:
         counted.append(counted[-1] + (word.lower() in unbreakable))
     kept, before = [], 0
     for coordination in coordinations.values():
-        if coordination is None or words[coordination.cc] in not_split:
+        if coordination is None or words[coordination.cc] in NOT_SPLIT:
             continue
         start = coordination.start
         first = before if unbreakable_window is None else max(before, start - unbreakable_window)
@@ -167,17 +166,12 @@ def tree(coordinations: Sequence[Coordination]) -> list[int | None]:
     return parents
 
 
-def coordinations_to_sentences(
-    words: Sequence[str], coordinations: Sequence[Coordination], *, most: int = 1000
-) -> list[tuple[int, ...]]:
+def coordinations_to_sentences(words: Sequence[str], coordinations: Sequence[Coordination]) -> list[tuple[int, ...]]:
     """Return the simple sentences of a sentence, each as ascending positions of words; none if it stays whole.
 
-    A simple sentence has one conjunct of every coordination; the words between conjuncts are in none.
-
-    Args:
-        coordinations: at which it is split; see :func:`splitting`.
-        most: of sentences. A coordination whose conjuncts would make more of them stays whole: their number doubles
-            with every coordination.
+    A simple sentence has one conjunct of every coordination; the words between conjuncts are in none. A coordination
+    whose conjuncts would make more than :data:`MOST_SENTENCES` stays whole. ``coordinations``: at which the sentence is
+    split; see :func:`splitting`.
     """
     children: dict[int | None, list[int]] = {}
     for i, parent in enumerate(tree(coordinations)):
@@ -190,7 +184,7 @@ def coordinations_to_sentences(
         first, end = coordination.start, coordination.end
         before = sentences or [tuple(range(len(words)))]
         split = [(place := bisect_left(part, first)) < len(part) and part[place] == first for part in before]
-        if len(before) + sum(split) * (len(coordination.conjuncts) - 1) > most:
+        if len(before) + sum(split) * (len(coordination.conjuncts) - 1) > MOST_SENTENCES:
             continue
         sentences = []
         for part, is_split in zip(before, split, strict=True):

@@ -19,6 +19,7 @@ from probtrans_cli.data.tokens import words_of
 from probtrans_cli.errors import DataError
 from probtrans_cli.openie.coordination_files import read_coordinations
 from probtrans_cli.openie.coordinations import (
+    MOST_SENTENCES,
     TAGS,
     UNBREAKABLE,
     Coordination,
@@ -111,14 +112,15 @@ def test_a_sentence_without_a_final_period() -> None:
     assert sentences(["I", "ate", "an", "apple", "and", "orange"], [row]) == ["I ate an apple", "I ate an orange"]
 
 
-def test_a_coordination_that_makes_too_many_sentences_stays_whole() -> None:
+def test_a_coordination_that_makes_too_many_sentences_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     row, words = [2, 3, 1] * 40, ["A", "or", "B"] * 40
     kept = splitting(words, rows_to_coordinations([row]))
     assert len(kept) == 40
-    parts = coordinations_to_sentences(words, kept, most=10)
+    assert len(coordinations_to_sentences(words, kept)) == 512
+    monkeypatch.setattr("probtrans_cli.openie.coordinations.MOST_SENTENCES", 10)
+    parts = coordinations_to_sentences(words, kept)
     assert len(parts) == 8
     assert [words[i] for i in parts[0]] == ["A"] * 3 + ["A", "or", "B"] * 37
-    assert len(coordinations_to_sentences(words, kept)) == 512
 
 
 # --- a second implementation, of the description alone: strings for rows, sets for sentences --------------------------
@@ -195,7 +197,8 @@ def test_two_implementations_agree_on_random_grids() -> None:
             value = coordination and ([[*range(*span)] for span in coordination.conjuncts], coordination.level)
             assert value == again[cc], (rows, cc)
         kept = splitting(words, coordinations)
-        mine = coordinations_to_sentences(words, kept, most=10**6)
+        mine = coordinations_to_sentences(words, kept)
+        assert len(mine) < MOST_SENTENCES / 2, "all are split"
         assert sorted(map(list, mine)) == second_splitting(words, again), (words, rows)
         split, nested = split + bool(mine), nested + any(parent is not None for parent in tree(kept))
         whole += len(kept) < sum(coordination is not None for coordination in coordinations.values())
