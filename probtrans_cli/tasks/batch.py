@@ -84,7 +84,7 @@ def collate(
     of_host = split.padded("ids", indices, padding)
     is_token = of_host != padding
     lengths = is_token.sum(1)
-    all_behind = np.array_equal(is_token, np.arange(is_token.shape[1]) < lengths[:, None])  # the padding of sentences
+    is_packed = np.array_equal(is_token, np.arange(is_token.shape[1]) < lengths[:, None])  # no padding between tokens
     ids, frequency, features = tensor(of_host, device), padded("frequency", -1), None
     if split.has("widths"):
         rows, widths = split.features(indices)
@@ -97,7 +97,7 @@ def collate(
         first=padded("first", ids.shape[1]) if split.has("first") else None,
         features=features,
         segments=padded("segments", 0) if split.has("segments") else None,
-        lengths=tuple(lengths.tolist()) if all_behind else None,
+        lengths=tuple(lengths.tolist()) if is_packed else None,
         words=frequency >= 0,
         frequency=frequency,
         gold={name: padded(name, fill) for name, fill in (columns or {}).items() if split.has(name)},
