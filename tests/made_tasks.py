@@ -92,34 +92,34 @@ def read(kind: str) -> list[Sentence]:
     if kind == "pretrain":
         return list(read_documents(document().splitlines(), "x", Documents(max_length=24)))
     if kind == "parsing":
-        one = "1\tgoats\t_\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n"
-        return list(read_treebank(iter((one + sentences("train", 10)).splitlines()), "x"))[::-1]
-    found = list(read_conllu(iter(sentences("train", 11).splitlines()), "x"))[::-1]
-    one = Sentence(["goats"], tags={name: [values[0]] for name, values in found[0].tags.items()})
-    found = [*found[:4], one, *found[4:]]
+        goats = "1\tgoats\t_\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n"
+        return list(read_treebank(iter((goats + sentences("train", 10)).splitlines()), "x"))[::-1]
+    corpus = list(read_conllu(iter(sentences("train", 11).splitlines()), "x"))[::-1]
+    goats = Sentence(["goats"], tags={name: [values[0]] for name, values in corpus[0].tags.items()})
+    corpus = [*corpus[:4], goats, *corpus[4:]]
     if kind in ("openie", "coordination"):
-        return [with_rows(one, kind == "openie") for one in found]
+        return [with_rows(sentence, kind == "openie") for sentence in corpus]
     if kind == "classification":
-        return [replace(given, labels={"label": "xyz"[i % 3]}) for i, given in enumerate(found)]
+        return [replace(sentence, labels={"label": "xyz"[i % 3]}) for i, sentence in enumerate(corpus)]
     if kind == "ner":
         names = ("B-a", "I-a", "O", "B-b", "O")
-        tags = [[names[i % 5] for i in range(len(given.words))] for given in found]
+        tags = [[names[i % 5] for i in range(len(sentence.words))] for sentence in corpus]
         return [
-            replace(given, tags={"tag": of_words}, form=TAG_END.join(of_words))
-            for given, of_words in zip(found, tags, strict=True)
+            replace(sentence, tags={"tag": of_words}, form=TAG_END.join(of_words))
+            for sentence, of_words in zip(corpus, tags, strict=True)
         ]
-    return found
+    return corpus
 
 
-def with_rows(one: Sentence, tuples: bool) -> Sentence:
+def with_rows(sentence: Sentence, tuples: bool) -> Sentence:
     """A sentence with two rows of labels, and, of tuples, two extra words and the tuples as text."""
-    n, extra = len(one.words), 2 * tuples
+    n, extra = len(sentence.words), 2 * tuples
     first = [(1, 2, 3)[min(i, 2)] for i in range(n)] + [0] * extra
     second = [(3, 1)[i % 2] for i in range(n)] + [2] * extra
     if not tuples:
-        return replace(one, grid=[[0] * n, [(0, 2, 1, 3)[i % 4] for i in range(n)]])
-    form = json.dumps([[" ".join(one.words[1:2]), one.words[0], " ".join(one.words[2:])]])
-    words = [*one.words, "[unused1]", "[unused2]"]
+        return replace(sentence, grid=[[0] * n, [(0, 2, 1, 3)[i % 4] for i in range(n)]])
+    form = json.dumps([[" ".join(sentence.words[1:2]), sentence.words[0], " ".join(sentence.words[2:])]])
+    words = [*sentence.words, "[unused1]", "[unused2]"]
     return Sentence(words, grid=[first, second], form=form, extra=extra)
 
 
@@ -131,26 +131,26 @@ class Made:
         options, model = CASES_OF[kind][number]
         model = {**model, "dropout": dropout}
         self.made_of = kind, number
-        given = read(kind)
+        corpus = read(kind)
         section = CharacterVocabulary(kind="char") if characters else WordVocabulary(min_count=1)
-        self.vocabulary: Any = build_vocabulary(section, [one.words for one in given], given[0].extra)
+        self.vocabulary: Any = build_vocabulary(section, [sentence.words for sentence in corpus], corpus[0].extra)
         self.labels: dict[str, list[str]] = {}
         self.split: Split
         if kind == "pretrain":
             documents = Documents(max_length=24)
             self.vocabulary, self.labels = enclosing(self.vocabulary), {PAIR: NAMES[documents.pairs]}
             data = Data(train="x", format="documents", documents=documents)
-            self.split = Split(encode_corpus(data, given, self.vocabulary, self.labels, training=True))
+            self.split = Split(encode_corpus(data, corpus, self.vocabulary, self.labels, training=True))
         else:
-            for name in given[0].tags:
-                self.labels[name] = sorted({tag for one in given for tag in one.tags[name]})
+            for name in corpus[0].tags:
+                self.labels[name] = sorted({tag for sentence in corpus for tag in sentence.tags[name]})
             if kind == "cogs":
                 self.labels["case"] = list(CASES)
             if kind == "openie":
                 self.labels["extra_words"] = ["is", "of"]
             if kind == "classification":
                 self.labels["label"] = ["x", "y", "z"]
-            self.split = Split.encode(given, self.vocabulary, self.labels)
+            self.split = Split.encode(corpus, self.vocabulary, self.labels)
         row = tasks.TASKS[kind]
         self.task: Task = tasks.build(
             row.section.model_validate({"kind": kind, **options}), self.vocabulary, self.labels
@@ -171,8 +171,8 @@ class Made:
 
     def asked(self, batch: Batch) -> Outputs:
         with torch.no_grad():
-            found: Outputs = self.network(batch, self.task.wants(batch))
-        return found
+            outputs: Outputs = self.network(batch, self.task.wants(batch))
+        return outputs
 
     def predictions(self, indices: Any, columns: Mapping[str, int] | None = None) -> list[Prediction]:
         batch = self.batch(indices, columns)
@@ -190,12 +190,12 @@ def parts_of(split: Split) -> list[np.ndarray]:
     return [order[:1], order[1:4], order[4:]]
 
 
-def near(found: Any, expected: Any) -> bool:
+def near(actual: Any, expected: Any) -> bool:
     """Equal up to rounding, through lists and mappings."""
     if isinstance(expected, Mapping):
-        return found.keys() == expected.keys() and all(near(found[key], expected[key]) for key in expected)
+        return actual.keys() == expected.keys() and all(near(actual[key], expected[key]) for key in expected)
     if isinstance(expected, list):
-        return len(found) == len(expected) and all(map(near, found, expected))
+        return len(actual) == len(expected) and all(map(near, actual, expected))
     if isinstance(expected, float):
-        return bool(found == pytest.approx(expected, rel=1e-4, abs=1e-5))
-    return bool(found == expected)
+        return bool(actual == pytest.approx(expected, rel=1e-4, abs=1e-5))
+    return bool(actual == expected)

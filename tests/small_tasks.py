@@ -64,20 +64,20 @@ def encode(
     """The states of all tokens, the sentence's, and the arcs after all iterations or after those named."""
     section: Any = network.encoder.section
     numbers = chosen_iterations(arcs, section.iterations)
-    given = Inputs(ids=ids, mask=mask, features=features, segments=segments)
-    found: Outputs = network(given, Wants(states=True, arcs=numbers))
-    return found
+    inputs = Inputs(ids=ids, mask=mask, features=features, segments=segments)
+    outputs: Outputs = network(inputs, Wants(states=True, arcs=numbers))
+    return outputs
 
 
 def word_scores(network: Network, ids: Tensor, mask: Tensor, at: Tensor, features: Features | None = None) -> Tensor:
     """Output scores of the tokens ``at``, in row-major order."""
-    found: Outputs = network(Inputs(ids=ids, mask=mask, features=features), Wants(tokens=at))
-    return found.scores["words"]
+    outputs: Outputs = network(Inputs(ids=ids, mask=mask, features=features), Wants(tokens=at))
+    return outputs.scores["words"]
 
 
 def sentence_scores(network: Network, ids: Tensor, mask: Tensor) -> Tensor:
-    found: Outputs = network(Inputs(ids=ids, mask=mask), Wants(sentence=True))
-    return found.scores["sentence"]
+    outputs: Outputs = network(Inputs(ids=ids, mask=mask), Wants(sentence=True))
+    return outputs.scores["sentence"]
 
 
 # --- a corpus ---------------------------------------------------------------------------------------------------------
