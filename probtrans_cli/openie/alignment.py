@@ -125,6 +125,7 @@ class _Sentence:
             return None
         positions = sorted(i for places in free.values() for i in places)
         lacking, missing = Counter(wanted), wanted.total()
+        # The shortest window that lacks nothing: its end moves on, and its start follows as long as nothing is missing.
         first, best = 0, (positions[0], positions[-1])
         for end in positions:
             missing -= lacking[self.words[end]] > 0
@@ -160,6 +161,7 @@ class _Sentence:
                 best = begin, i
         if best is None:
             return None
+        # Back from the end of the stretch: the last place of every word.
         place, k = [], len(wanted) - 1
         for i in range(best[1], best[0] - 1, -1):
             if k >= 0 and self.words[i] == wanted[k]:

@@ -342,7 +342,7 @@ def _supervised_oie(lines: Iterable[str], name: str) -> Iterator[FileSentence]:
     heads: set[str] = set()
     for number, line in enumerate(chain(lines, [""]), start=1):
         fields, where = line.strip().split("\t"), f"{name}:{number}"
-        if fields == [""] and rows:
+        if fields == [""] and rows:  # a block ends, which is a tuple of the sentence before it, or of a new one
             columns = list(zip(*(row for row, _ in rows), strict=True))
             words, head, labels = list(columns[_WORD]), columns[_HEAD][0], columns[_LABEL]
             if sentence is None or sentence.words != words:

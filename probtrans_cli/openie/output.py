@@ -105,13 +105,14 @@ class GridOutput(OutputLayer, nn.Module):
             if not self.training:
                 scores = scores + functional.pad(self.none_bias[None], (NONE, scores.shape[-1] - NONE - 1))
             rows.append(scores)
+            # The next row hears of these labels, or of those that are fed back in their place.
             labels = predicted = scores.detach().argmax(-1)
             if view.fed_back is not None:
                 labels = torch.where(view.fed_back[:, row] < 0, predicted, view.fed_back[:, row])
             if view.ends and row + 1 < self.rows:
                 for label in ENDS_WITHOUT:
                     open_ = open_ & ((predicted == label) & words).any(1)
-                if not bool(open_.any()):
+                if not bool(open_.any()):  # all sentences have ended: the rest of the rows are surely empty
                     nothing = torch.full_like(scores, CERTAIN)
                     nothing[..., NONE] = 0.0
                     rows += [nothing] * (self.rows - row - 1)

@@ -65,6 +65,7 @@ class Splitter:
         for i, places in parts:  # of raw text, they are raw text, too
             words = [sentences[i].words[place] for place in places]
             simple.append(Sentence(words, text=None if sentences[i].text is None else " ".join(words)))
+        # Of tuples with the same texts the first one stays; all have the positions of the whole sentence.
         tuples: list[list[dict[str, Any]]] = [[] for _ in sentences]
         keys: list[set[str]] = [set() for _ in sentences]
         numbers = [0] * len(sentences)

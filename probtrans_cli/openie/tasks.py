@@ -262,6 +262,7 @@ class TupleTask(GridLabelling):
         gold: dict[str, list[TupleText]] = {}
         predicted: dict[str, list[TupleText]] = {}
         positions: dict[str, list[frozenset[int]]] = {}
+        # Counts have an entry for every sentence, and one for every prediction: see `counts_of`.
         keys = [key for key in counts if isinstance(key, tuple)]
         for _, index, form in (key for key in keys if key[0] == "gold"):
             name = str(index)

@@ -127,6 +127,7 @@ class SemanticLabels(Task):
             best["role"] = torch.where(best["kind"] == kind, role, others.argmax(-1))
         if self.decoder is None:
             return best
+        # The labels of a whole sentence replace the best ones of its words, where some keep the rules.
         logs = {name: scores[name].log_softmax(-1).cpu().numpy() for name in COLUMNS}
         kinds = [self.names["kind"][id] for id in best["kind"].tolist()]
         labels_of_words = {name: best[name].tolist() for name in COLUMNS}
