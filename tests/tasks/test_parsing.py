@@ -396,9 +396,9 @@ def test_hidden_words_leave_no_trace_in_answers(invoke: Invoke, raw: Path, optio
     split = json.loads(invoke("eval", f"runs/{name}", "--split", "dev", "--json").out)["scores"]["dev"]
     assert {"las", "uas", "upos", "loss"} <= split.keys()
     assert "perplexity" not in split
-    answers = [
-        json.loads(line) for line in invoke("parse", "runs/hidden", "dev.conllu", "-f", "jsonl").out.splitlines()
-    ]
+    parsed = invoke("parse", f"runs/{name}", "dev.conllu", "-f", "jsonl").out
+    answers = [json.loads(line) for line in parsed.splitlines()]
+    assert answers
     assert all("masks" not in answer and len(answer["heads"]) == len(answer["words"]) for answer in answers)
     model = Model.load(f"runs/{name}")
     assert "output.words.bias" in dict(model.network.named_parameters())
