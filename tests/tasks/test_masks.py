@@ -79,7 +79,7 @@ def test_the_paper_s_masking_is_the_default(corpus: Corpus) -> None:
     assert (section.rate, section.count, section.mask, section.never) == (0.3, "bernoulli", 1.0, ["<unk>"])
 
 
-def test_words_are_shown_as_bert_shows_them(corpus: Corpus) -> None:
+def test_words_are_hidden_at_the_rate_and_shown_as_bert_shows_them(corpus: Corpus) -> None:
     masks = corpus.task(mlm={"rate": 0.5} | BERT).masks
     torch.manual_seed(4)
     counts = np.zeros(3)
@@ -93,6 +93,8 @@ def test_words_are_shown_as_bert_shows_them(corpus: Corpus) -> None:
     expected = np.array([0.8, 0.1 - others, 0.1 + others])
     deviation = np.sqrt(expected * (1 - expected) / counts.sum())
     assert (np.abs(counts / counts.sum() - expected) < 4.5 * deviation).all()
+    candidates = 30 * int((corpus.ids > UNKNOWN).sum())
+    assert counts.sum() / candidates == pytest.approx(0.5, abs=4.5 * 0.5 / math.sqrt(candidates))
 
 
 def test_an_exact_count_is_one_of_the_sentence(corpus: Corpus) -> None:
