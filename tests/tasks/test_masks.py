@@ -124,6 +124,14 @@ def test_masks_are_fresh_or_kept(corpus: Corpus) -> None:
         assert ((first[:, inside] >= 0.0) & (first[:, inside] < 1.0)).all()
 
 
+def test_evaluation_masks_are_those_of_their_corpus(corpus: Corpus) -> None:
+    """Also where another corpus was evaluated by the same draw before."""
+    task, fresh = corpus.task(), corpus.task()
+    task.masks.evaluation(batch_of(task, corpus.dev, [0]), 0)
+    last = corpus.batch(corpus.all[-3:])
+    assert torch.equal(task.masks.evaluation(last, 0), fresh.masks.evaluation(last, 0))
+
+
 def test_a_loss_at_all_positions_and_scores_at_hidden_ones(corpus: Corpus) -> None:
     everywhere, hidden_only = (
         corpus.task(mlm={"loss_positions": positions, "dynamic": False} | BERT) for positions in ("all", "masked")

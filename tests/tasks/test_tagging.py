@@ -161,3 +161,25 @@ def test_an_id_that_is_not_in_the_vocabulary_is_named(corpus: Treebank) -> None:
         ids = torch.tensor([[3, id]])
         with pytest.raises(ValueError, match=f"the id {id} is not in the vocabulary of {size} entries"):
             encode(network, ids, torch.ones_like(ids, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    ("probability", "doubt", "misc", "comments"),
+    [
+        (False, {}, {}, {}),
+        (True, {}, {"TagProb": ["0.7500", "0.5000"]}, {"predicted": "upos"}),
+        (
+            False,
+            {"tag_entropy": [0.25, 0.5]},
+            {"TagProb": ["0.7500", "0.5000"], "TagEntropy": ["0.2500", "0.5000"]},
+            {"predicted": "upos", "uncertainty": "0.3750"},
+        ),
+    ],
+)
+def test_how_sure_tags_are_is_written_beside_them(
+    corpus: Treebank, probability: bool, doubt: dict[str, Any], misc: dict[str, Any], comments: dict[str, str]
+) -> None:
+    prediction = {"tags": ["NOUN", "VERB"], "tag_probability": [0.75, 0.5], **doubt}
+    places = tagging(corpus).places(prediction, probability=probability)
+    assert places.columns == {"upos": ["NOUN", "VERB"]}
+    assert (places.misc, places.comments) == (misc, comments)
