@@ -15,7 +15,7 @@ from probtrans_cli.data.readers.cogs import Example, read_cogs
 from probtrans_cli.tasks.whole_sentences import COLUMNS, LONGEST, WholeSentences
 
 EXAMPLES = list(read_cogs([*LINES, BEYOND], "x"))
-FRAMES = sorted({frame for one in EXAMPLES for frame in frames_of_words(one.analysis)})
+FRAMES = sorted({frame for example in EXAMPLES for frame in frames_of_words(example.analysis)})
 MORE = ["CNOUN|theme|-1 VERB|INDEF", "VERB|ccomp|-1 VERB|", "CNOUN|agent|-1 VERB|DEF", "CNOUN|PP_NOUN|-1 PREP|INDEF"]
 NAMES = {column: sorted({frame.split("|")[k] for frame in [*filter(None, FRAMES), *MORE]}) for k, column in
          enumerate(COLUMNS, start=1)}  # fmt: skip
@@ -83,7 +83,7 @@ LONG = (SOLVED[-1], OTHERS[1])
 
 @pytest.mark.parametrize(
     "kinds",
-    [pytest.param(one, marks=pytest.mark.slow if one in LONG else ()) for one in SOLVED + OTHERS],
+    [pytest.param(kinds, marks=pytest.mark.slow if kinds in LONG else ()) for kinds in SOLVED + OTHERS],
     ids="-".join,
 )
 def test_the_best_of_all_that_keep_the_rules(kinds: list[str]) -> None:
@@ -91,22 +91,25 @@ def test_the_best_of_all_that_keep_the_rules(kinds: list[str]) -> None:
     solved = 0
     for _ in range(20):
         scores = {column: random.normal(size=(len(kinds), len(NAMES[column]))) * 3 for column in COLUMNS}
-        found, wanted = WHOLE.find(kinds, scores), by_enumeration(kinds, scores)
-        if wanted is None:
-            assert found is None
+        labels, best = WHOLE.find(kinds, scores), by_enumeration(kinds, scores)
+        if best is None:
+            assert labels is None
             continue
-        assert found is not None
-        rows = zip(kinds, *(([NAMES[column][id] for id in found[column]]) for column in COLUMNS), strict=True)
+        assert labels is not None
+        rows = zip(kinds, *(([NAMES[column][id] for id in labels[column]]) for column in COLUMNS), strict=True)
         frames = tuple(map("|".join, rows))
         assert is_allowed(kinds, frames)
-        assert total(frames, scores) == pytest.approx(wanted[0])
+        assert total(frames, scores) == pytest.approx(best[0])
         of_words = [max(total((frame,), rows_of(scores, i)) for frame in CHOICES[kind]) for i, kind in enumerate(kinds)]
         assert sum(of_words) >= total(frames, scores) - 1e-9
         solved += sum(of_words) > total(frames, scores) + 1e-9  # the best of every word break the rules
     assert bool(solved) == (kinds in SOLVED)
 
 
-@pytest.mark.parametrize("example", [one for one in EXAMPLES if len(one.words) > 1], ids=lambda one: one.words[-2])
+SENTENCES = [example for example in EXAMPLES if len(example.words) > 1]
+
+
+@pytest.mark.parametrize("example", SENTENCES, ids=lambda example: example.words[-2])
 def test_gold_labels_keep_the_rules(example: Example) -> None:
     labels = example.analysis
     assert is_allowed(kinds_of(example), tuple(frames_of_words(labels)))
@@ -127,7 +130,8 @@ def test_a_sentence_without_any_labels_has_none() -> None:
 
 @pytest.mark.parametrize("split", [pytest.param("train", marks=pytest.mark.slow), "dev"])
 def test_the_corpus_keeps_the_rules(split: str) -> None:
-    examples = [one for one in read_cogs(open_lines(real_data("cogs") / f"{split}.tsv"), split) if len(one.words) > 1]
+    lines = open_lines(real_data("cogs") / f"{split}.tsv")
+    examples = [example for example in read_cogs(lines, split) if len(example.words) > 1]
     assert len(examples) >= 3000
     for example in examples:
         assert is_allowed(kinds_of(example), tuple(frames_of_words(example.analysis))), example.where
