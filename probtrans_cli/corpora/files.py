@@ -83,7 +83,10 @@ def place(file: KnownFile, options: Options, opener: Opener | None = None) -> Pl
     """Put a file of known checksum in place; ``opener``: where it comes from, by default as :meth:`KnownFile.open`."""
     target = options.folder / file.path
     if os.path.lexists(target):
-        content = checksum(target) if target.is_file() else "no file"
+        content = "no file"
+        if target.is_file():
+            with target.open("rb") as there:
+                content = hashlib.file_digest(there, "sha256").hexdigest()
         if content == file.sha256:
             return Placed(target, "already in place")
         if not options.force:
@@ -156,11 +159,6 @@ def _write(target: Path, blocks: Iterable[bytes], *, force: bool) -> None:
     finally:
         with suppress(OSError):  # it was renamed, or never made
             partial_file.unlink()
-
-
-def checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # --- reading, counting ------------------------------------------------------------------------------------------------

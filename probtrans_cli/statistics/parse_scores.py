@@ -57,11 +57,6 @@ class Row(NamedTuple):
     feats: str
 
 
-def universal(relation: str) -> str:
-    """Return a relation without its subtype."""
-    return relation.partition(":")[0]
-
-
 def parsed_rows(form: str) -> list[Row]:
     """Return the words of a gold annotation: HEAD, DEPREL, UPOS, XPOS and FEATS of a word a line, with tabs between."""
     rows = (line.split("\t") for line in form.split("\n") if line)
@@ -146,7 +141,7 @@ def _reduced(rows: Sequence[Row]) -> tuple[list[Row], list[list[tuple[int, str, 
     reduced = []
     function_words: list[list[tuple[int, str, str, str]]] = [[] for _ in range(len(rows) + 1)]
     for number, row in enumerate(rows, start=1):
-        relation = universal(row.relation)
+        relation = row.relation.partition(":")[0]  # without its subtype
         universals = sorted(pair for pair in row.feats.split("|") if pair.partition("=")[0] in UNIVERSAL_FEATURES)
         feats = "|".join(universals)
         reduced.append(row._replace(relation=relation, feats=feats))

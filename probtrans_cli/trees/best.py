@@ -11,7 +11,7 @@ one of them the root, without regard to circles.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -64,7 +64,7 @@ def best_trees(scores: Float[np.ndarray, "n n+1"], count: int, method: Method) -
     n, words = len(scores), np.arange(len(scores))
     table = np.concatenate([scores[:, n:], scores[:, :n]], axis=1)  # as heads are numbered
     table[words, words + 1] = -np.inf
-    first = _decoded(table, [np.zeros(0, dtype=np.int64)], [()], method)[0]
+    first = decode(scores[None], np.ones((1, n), dtype=bool), method)[0]
     queue = [_Region(-float(table[words, first].sum()), 0, first[:0], (), first)]
     result: list[np.ndarray] = []
     number, at_once = 1, max(1, CELLS_OF_A_PORTION // n**2)
@@ -74,12 +74,8 @@ def best_trees(scores: Float[np.ndarray, "n n+1"], count: int, method: Method) -
             regions = [region]
             while queue and queue[0].tree is None and len(regions) < at_once:
                 regions.append(heappop(queue))
-            trees = _decoded(table, [of.heads for of in regions], [of.banned for of in regions], method)
-            for of, tree in zip(regions, trees, strict=True):
-                score = float(table[words, tree].sum())
-                begins = np.array_equal(tree[: len(of.heads)], of.heads) and tree[len(of.heads)] not in of.banned
-                if begins and score > -np.inf:  # else there is no such tree
-                    heappush(queue, of._replace(cost=-score, tree=tree))
+            for decoded in _decoded(table, regions, method):
+                heappush(queue, decoded)
             continue
         result.append(region.tree)
         if len(result) == count:
@@ -92,18 +88,23 @@ def best_trees(scores: Float[np.ndarray, "n n+1"], count: int, method: Method) -
     return np.array(result, dtype=np.int64).reshape(-1, n)
 
 
-def _decoded(
-    table: np.ndarray, heads: list[np.ndarray], banned: list[tuple[int, ...]], method: Method
-) -> list[np.ndarray]:
-    # The best tree of each region
-    n = len(table)
-    tables = np.repeat(table[None], len(heads), axis=0)
-    for row, fixed, out in zip(tables, heads, banned, strict=True):
-        kept = table[np.arange(len(fixed)), fixed]
-        row[: len(fixed)] = -np.inf
-        row[np.arange(len(fixed)), fixed] = kept
-        row[len(fixed) : len(fixed) + 1, list(out)] = -np.inf
-    return list(decode(np.roll(tables, -1, axis=2), np.ones((len(heads), n), dtype=bool), method))
+def _decoded(table: np.ndarray, regions: Sequence[_Region], method: Method) -> Iterator[_Region]:
+    # Each region with its best tree; those without any are left out.
+    words = np.arange(len(table))
+    tables = np.repeat(table[None], len(regions), axis=0)
+    for allowed, region in zip(tables, regions, strict=True):
+        fixed = len(region.heads)
+        kept = table[words[:fixed], region.heads]
+        allowed[:fixed] = -np.inf
+        allowed[words[:fixed], region.heads] = kept
+        allowed[fixed, list(region.banned)] = -np.inf
+    trees = decode(np.roll(tables, -1, axis=2), np.ones((len(regions), len(table)), dtype=bool), method)
+    for tree, region in zip(trees, regions, strict=True):
+        score = float(table[words, tree].sum())
+        fixed = len(region.heads)
+        is_in_region = np.array_equal(tree[:fixed], region.heads) and tree[fixed] not in region.banned
+        if is_in_region and score > -np.inf:
+            yield region._replace(cost=-score, tree=tree)
 
 
 def _bounds(table: np.ndarray, region: _Region) -> np.ndarray:

@@ -133,22 +133,20 @@ def _table(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
     legal[:, np.arange(n), np.arange(n) + 1] = False
     np.copyto(table, -np.inf, where=~legal)
     finite = np.isfinite(table)
-    if (finite == legal).all():
-        table[:, :, 0] = np.where(mask, table[:, :, 0], 0.0)
-        return table
-    if np.isnan(table).any():
-        sentence = int(np.flatnonzero(np.isnan(table).any(axis=(1, 2)))[0])
-        raise NotFiniteError(
-            f"head scores of sentence {sentence + 1} of the batch are NaN",
-            hint="the model's weights have overflowed: use an earlier checkpoint, or runtime.precision=float32",
-        )
-    # Two weights, each larger than any difference that the level below it can make between two trees.
-    spread = np.abs(np.where(finite, table, 0.0)).max(axis=(1, 2), keepdims=True) + 1.0
-    nodes = 1.0 + mask.sum(axis=1)[:, None, None]
-    wanted = 2.0 * nodes * spread
-    forbidden = 2.0 * nodes * wanted
-    table = np.where(np.isposinf(table), wanted, table)
-    table = np.where(np.isneginf(table) & legal, -forbidden, table)
+    if (finite != legal).any():
+        if np.isnan(table).any():
+            sentence = int(np.flatnonzero(np.isnan(table).any(axis=(1, 2)))[0])
+            raise NotFiniteError(
+                f"head scores of sentence {sentence + 1} of the batch are NaN",
+                hint="the model's weights have overflowed: use an earlier checkpoint, or runtime.precision=float32",
+            )
+        # Two weights, each larger than any difference that the level below it can make between two trees.
+        spread = np.abs(np.where(finite, table, 0.0)).max(axis=(1, 2), keepdims=True) + 1.0
+        nodes = 1.0 + mask.sum(axis=1)[:, None, None]
+        wanted = 2.0 * nodes * spread
+        forbidden = 2.0 * nodes * wanted
+        table = np.where(np.isposinf(table), wanted, table)
+        table = np.where(np.isneginf(table) & legal, -forbidden, table)
     table[:, :, 0] = np.where(mask, table[:, :, 0], 0.0)
     return table
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, zip_longest
+from itertools import cycle, groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
 from probtrans_cli.trees.drawing import LONGEST_TITLE, Arc, Drawing, Layout, Span, named_channels
@@ -96,7 +96,10 @@ def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iter
     stands a line that says so.
     """
     styles = [f"\\definecolor{{colour{i}}}{{HTML}}{{{colour[1:]}}}" for i, colour in enumerate(COLOURS)]
-    styles += [f"\\tikzset{{dash{i}/.style={{{_dash_pattern(dashes)}}}}}" for i, dashes in enumerate(DASHES)]
+    for i, dashes in enumerate(DASHES):
+        parts = [f"{word} {float(length) / 2:g}pt" for word, length in zip(cycle(["on", "off"]), dashes.split())]
+        pattern = f"dash pattern={' '.join(parts)}" if parts else "solid"
+        styles.append(f"\\tikzset{{dash{i}/.style={{{pattern}}}}}")
     yield PREAMBLE + "\n".join([*styles, "\\begin{document}"]) + "\n"
     for drawing in drawings:
         words = [_shown(word) for word in drawing.words]
@@ -190,12 +193,6 @@ def _legend(arcs: Sequence[Arc], names: Sequence[str]) -> list[str]:
 def _style(channel: int | str) -> str:
     colour, dashes = channel_style(channel)
     return f"colour{COLOURS.index(colour)}, dash{DASHES.index(dashes)}" if colour in COLOURS else "black, solid"
-
-
-def _dash_pattern(dashes: str) -> str:
-    lengths = dashes.split()
-    parts = [f"{word} {float(length) / 2:g}pt" for word, length in zip(["on", "off"] * 4, lengths, strict=False)]
-    return f"dash pattern={' '.join(parts)}" if parts else "solid"
 
 
 def _shown(text: str, *, longest: int = LONGEST_WORD) -> str:

@@ -139,7 +139,9 @@ def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
 
 
 def _bar(left: float, right: float, top: float, name: str, kind: str) -> str:
-    light, colour = bar_colours(kind)
+    colour = COLOURS[KINDS.get(kind, 0)]
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    light = "#" + "".join(f"{round(255 - 0.1 * (255 - part)):02X}" for part in parts)  # a tenth of it on white
     return (
         f'<rect x="{decimal(left)}" y="{decimal(top)}" width="{decimal(right - left)}" height="14" rx="3" '
         f'fill="{light}" stroke="{colour}" stroke-width="0.8"/>'
@@ -193,13 +195,6 @@ def channel_style(channel: int | str) -> tuple[str, str]:
     if isinstance(channel, str):
         return INK, ""
     return COLOURS[channel % len(COLOURS)], DASHES[channel % len(DASHES)]
-
-
-def bar_colours(kind: str) -> tuple[str, str]:
-    """What a bar is filled with, a tenth of its colour on white, and the colour."""
-    colour = COLOURS[KINDS.get(kind, 0)]
-    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(255 - 0.1 * (255 - part)):02X}" for part in parts), colour
 
 
 def opacity(probability: float | None) -> str:

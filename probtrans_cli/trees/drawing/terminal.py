@@ -15,10 +15,9 @@ UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 BOX = {UP | DOWN: "│", LEFT | RIGHT: "─", DOWN | RIGHT: "┌", DOWN | LEFT: "┐", UP | DOWN | LEFT | RIGHT: "┼"}
 ASCII_BOX = {UP | DOWN: "|", LEFT | RIGHT: "-", DOWN | RIGHT: ".", DOWN | LEFT: ".", UP | DOWN | LEFT | RIGHT: "+"}
 
-
 KIND_COLOURS = {"arg1": "\x1b[34m", "rel": "\x1b[31m", "arg2": "\x1b[32m", "conj": "\x1b[34m", "cc": "\x1b[35m"}
 PLAIN = "\x1b[0m"
-"""How the bars of each kind are coloured, as of the terminal's own colours, and how a colour ends."""
+"""How the bars of each kind are coloured, in the terminal's own colours, and how a colour ends."""
 
 
 def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = None, coloured: bool = False) -> str:
