@@ -37,6 +37,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import numpy as np
+
+from probtrans_cli.trees.score import floors
+
 TOY = Path(__file__).resolve().parent.parent / "probtrans_cli" / "embedded" / "toy"
 
 # --- lexicon ----------------------------------------------------------------------------------------------------------
@@ -209,7 +213,6 @@ def _nouns(rows: dict[str, str]) -> dict[str, list[Noun]]:
 
 
 def _verbs(table: str) -> list[Verb]:
-    """The rows of the table, numbered; four rows for each class of subjects."""
     verbs = []
     for i, line in enumerate(table.strip().splitlines()):
         lemma, third, past, subject, object_, adverbs, places, particle = line.split()
@@ -236,11 +239,9 @@ class Grammar:
         self.new_words = new_words
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
         return self.random.random() < probability
 
     def pick(self, words: str) -> str:
-        """One of the words of a string, all equally likely."""
         return self.random.choices(words.split())[0]
 
     def kind(self, kinds: dict[str, str] | dict[str, tuple[str, str]], wanted: str) -> str:
@@ -266,7 +267,6 @@ class Grammar:
         return self.random.choices(nouns, weights)[0]
 
     def verb(self, subject: Noun) -> Verb:
-        """A verb that takes this subject."""
         verbs = [verb for verb in VERB_LIST if verb.subject == subject.kind]
         weights = [FAVOURITE if (verb.index + subject.index) % 2 else 1 for verb in verbs]
         return self.random.choices(verbs, weights)[0]
@@ -292,7 +292,6 @@ class Grammar:
         return determiner_word(form)
 
     def adjective(self, wanted: str) -> Word:
-        """An adjective of the kind that the noun asks for."""
         unseen = self.new_words and self.chance(NEW_WORD)
         form = self.pick((NEW_ADJECTIVES if unseen else ADJECTIVES)[self.kind(ADJECTIVES, wanted)])
         return Word(form, form, "ADJ", "JJ", "amod")
@@ -351,14 +350,19 @@ class Grammar:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
+def heads_of(words: Sequence[Word]) -> list[int]:
+    """The number of each word's head, counted from 1; 0 = root."""
+    number = {id(word): i for i, word in enumerate(words, start=1)}
+    head = {id(child): number[id(word)] for word in words for child in [*word.left, *word.right]}
+    return [head.get(id(word), 0) for word in words]
+
+
 def conllu(root: Word, sentence_id: str) -> str:
     """One sentence of CoNLL-U, with its closing empty line."""
     words = root.in_order()
-    number = {id(word): i for i, word in enumerate(words, start=1)}
-    head = {id(child): number[id(word)] for word in words for child in [*word.left, *word.right]}
     lines = [f"# sent_id = {sentence_id}", "# text = " + " ".join(word.form for word in words)]
-    for i, word in enumerate(words, start=1):
-        columns = (i, word.form, word.lemma, word.upos, word.xpos, "_", head.get(id(word), 0), word.deprel, "_", "_")
+    for i, (word, head) in enumerate(zip(words, heads_of(words), strict=True), start=1):
+        columns = (i, word.form, word.lemma, word.upos, word.xpos, "_", head, word.deprel, "_", "_")
         lines.append("\t".join(map(str, columns)))
     return "\n".join(lines) + "\n\n"
 
@@ -435,84 +439,43 @@ def minimal_pairs(sentences: Sequence[Word]) -> Iterator[dict[str, str]]:
 # --- check ------------------------------------------------------------------------------------------------------------
 
 
-def heads_of(root: Word) -> tuple[list[str], list[int]]:
-    """Forms and heads (numbers from 1, 0 = root) of a sentence."""
-    words = root.in_order()
-    number = {id(word): i for i, word in enumerate(words, start=1)}
-    head = {id(child): number[id(word)] for word in words for child in [*word.left, *word.right]}
-    return [word.form for word in words], [head.get(id(word), 0) for word in words]
-
-
-def chain(forms: Sequence[str]) -> list[int]:
-    """The next word is the head, the last word the root."""
-    return [*range(2, len(forms) + 1), 0]
-
-
-def nearest_rarer(forms: Sequence[str], count: Counter[str]) -> list[int]:
-    """The nearest word that is rarer in train is the head, ties to the right; the (first) rarest word is the root."""
-    frequency = [count[form] for form in forms]
-    root = frequency.index(min(frequency))
-    heads = []
-    for i, own in enumerate(frequency):
-        rarer = [j for j, other in enumerate(frequency) if other < own] or [root]
-        heads.append(0 if i == root else 1 + min(rarer, key=lambda j: (abs(j - i), -j)))
-    return heads
-
-
-def attachment(gold: Sequence[Sequence[int]], found: Sequence[Sequence[int]]) -> tuple[float, float]:
-    """UAS (root arcs counted) and UUAS (undirected, root arcs not counted) over all words, in percent."""
-    right = words = undirected = arcs = 0
-    for g, f in zip(gold, found, strict=True):
-        edges = {frozenset((i, head)) for i, head in enumerate(g, start=1) if head}
-        undirected += len(edges & {frozenset((i, head)) for i, head in enumerate(f, start=1) if head})
-        arcs += len(edges)
-        right += sum(a == b for a, b in zip(g, f, strict=True))
-        words += len(g)
-    return 100 * right / max(words, 1), 100 * undirected / max(arcs, 1)
-
-
 def check(splits: dict[str, list[Word]]) -> str:
     """Sizes, unknown words and the floors that induced trees have to beat."""
-    count = Counter(form for root in splits["train"] for form in heads_of(root)[0])
+    count = Counter(word.form for root in splits["train"] for word in root.in_order())
     lines = [f"train vocabulary {len(count)}"]
     for split, roots in splits.items():
-        sentences = [heads_of(root) for root in roots]
-        gold = [heads for _, heads in sentences]
-        words = sum(len(heads) for heads in gold)
-        unknown = sum(form not in count for forms, _ in sentences for form in forms)
+        sentences = [root.in_order() for root in roots]
+        words = sum(map(len, sentences))
+        unknown = sum(word.form not in count for sentence in sentences for word in sentence)
         lines.append(
-            f"{split}: {len(gold)} sentences, {words} words ({words / max(len(gold), 1):.1f} a sentence), "
+            f"{split}: {len(roots)} sentences, {words} words ({words / max(len(roots), 1):.1f} a sentence), "
             f"{100 * unknown / max(words, 1):.1f} % unknown"
         )
-        floors = {
-            "next word": [chain(forms) for forms, _ in sentences],
-            "nearest rarer": [nearest_rarer(forms, count) for forms, _ in sentences],
-        }
-        for name, found in floors.items():
-            lines.append("  {:14} UAS {:.1f}  UUAS {:.1f}".format(name, *attachment(gold, found)))
+        gold = [np.array(heads_of(sentence)) for sentence in sentences]
+        frequency = [np.array([count[word.form] for word in sentence]) for sentence in sentences]
+        of_rules = floors(gold, None, frequency)
+        for rule in ("next_word", "nearest_rarer"):
+            scores = of_rules[rule]["with_punct"]["all"]
+            uas, uuas = (100 * (scores[name] or 0.0) for name in ("uas", "uuas"))
+            lines.append(f"  {rule.replace('_', ' '):14} UAS {uas:.1f}  UUAS {uuas:.1f}")
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument(
-        "--out",
-        type=lambda path: Path(path).expanduser(),
-        default=TOY,
-        metavar="DIR",
-        help="folder to write to (default: the package)",
-    )
+    parser.add_argument("--out", type=Path, default=TOY, metavar="DIR", help="folder to write (default: the package)")
     parser.add_argument("--seed", type=int, default=1)
     for split, size in {"train": 2600, "dev": 120, "test": 150}.items():
         parser.add_argument(f"--{split}", type=int, default=size, metavar="N", help=f"sentences (default {size})")
     parser.add_argument("--check", action="store_true", help="print sizes and the floors of induced trees")
     options = parser.parse_args(arguments)
     splits = generate(options.seed, options.train, options.dev, options.test)
-    options.out.mkdir(parents=True, exist_ok=True)
+    folder = options.out.expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
     contents = files(splits)
     for name, content in contents.items():
-        (options.out / name).write_bytes(content)
+        (folder / name).write_bytes(content)
     print(", ".join(f"{name} {len(content):,} bytes" for name, content in contents.items()), file=sys.stderr)
     if options.check:
         print(check(splits))

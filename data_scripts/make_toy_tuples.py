@@ -22,38 +22,13 @@ from random import Random
 TOY = Path(__file__).resolve().parent.parent / "probtrans_cli" / "embedded" / "tuples"
 
 CITIES = [
-    "Rome",
-    "Paris",
-    "Lima",
-    "Oslo",
-    "Cairo",
-    "Delhi",
-    "Quito",
-    "Vienna",
-    "Madrid",
-    "Athens",
-    "Tokyo",
-    "Lisbon",
-    "Dublin",
-    "Prague",
-    "Havana",
-]
+    "Rome", "Paris", "Lima", "Oslo", "Cairo", "Delhi", "Quito", "Vienna", "Madrid", "Athens", "Tokyo", "Lisbon",
+    "Dublin", "Prague", "Havana",
+]  # fmt: skip
 COUNTRIES = [
-    "Italy",
-    "France",
-    "Peru",
-    "Norway",
-    "Egypt",
-    "India",
-    "Ecuador",
-    "Austria",
-    "Spain",
-    "Greece",
-    "Japan",
-    "Portugal",
-    "Ireland",
-    "Cuba",
-]
+    "Italy", "France", "Peru", "Norway", "Egypt", "India", "Ecuador", "Austria", "Spain", "Greece", "Japan",
+    "Portugal", "Ireland", "Cuba",
+]  # fmt: skip
 PEOPLES = ["Italian", "French", "Norwegian", "Indian", "Spanish", "Greek", "Japanese", "Irish", "Cuban"]
 FIRST = ["Ann", "Bob", "Carl", "Dora", "Emil", "Fay", "Gus", "Hana", "Ida", "Jon"]
 LAST = ["Lee", "Marsh", "Novak", "Olsen", "Perez", "Quist", "Rossi", "Stone", "Tanaka", "Weber"]
@@ -175,24 +150,20 @@ def sentences(number: int, r: Random, seen: set[str]) -> list[Made]:
 def main() -> int:
     """Write both files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--out",
-        type=lambda path: Path(path).expanduser(),
-        default=TOY,
-        help="folder to write; default: inside the package",
-    )
+    parser.add_argument("--out", type=Path, default=TOY, help="folder to write; default: inside the package")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--train", type=int, default=400, help="number of training sentences")
     parser.add_argument("--dev", type=int, default=60, help="number of dev sentences")
     options = parser.parse_args()
     r, seen = Random(options.seed), set[str]()  # noqa: S311 - text, not secrets
-    options.out.mkdir(parents=True, exist_ok=True)
+    folder = options.out.expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
     for part, number in (("train", options.train), ("dev", options.dev)):
         lines = []
         for text, tuples in sentences(number, r, seen):
             records = [{"arg1": arg1, "rel": rel, "arg2": arg2, "confidence": 1.0} for arg1, rel, arg2 in tuples]
             lines.append(json.dumps({"words": text.split(), "tuples": records}) + "\n")
-        (options.out / f"{part}.jsonl").write_text("".join(lines), encoding="utf-8")
+        (folder / f"{part}.jsonl").write_text("".join(lines), encoding="utf-8")
     return 0
 
 
