@@ -10,7 +10,6 @@ A step is forward and backward of the loss as each computes it: theirs scores al
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from importlib.util import find_spec
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from . import parser_of
 from .settings import batches, sentence_lengths
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ PIECES, HIDDEN = 30_522, 0.15
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.baseline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("baseline", __doc__)
     parser.add_argument("--rounds", type=int, default=7, help="rounds after the warm-up (default 7)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: bfloat16 autocast")

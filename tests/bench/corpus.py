@@ -11,7 +11,6 @@ which includes what is mapped of files, and its own part (anonymous pages).
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -23,18 +22,16 @@ from pathlib import Path
 
 import numpy as np
 
+from . import COMMAND, ROOT, memory_of, parser_of
 from .settings import sentence_lengths
 
 WORDS, PORTION = 1_000_000, 50_000
-COMMAND = (sys.executable, "-m", "probtrans_cli")
 READ = (sys.executable, "-m", "tests.bench.corpus", "--read")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("corpus", __doc__)
     parser.add_argument("sizes", metavar="N", type=int, nargs="*", help="sentences")
     parser.add_argument("--read", metavar="FOLDER", help="only: the batches of an epoch over a prepared folder")
     parser.add_argument("--jobs", type=int, default=1, help="processes of prepare (default 1)")
@@ -110,31 +107,17 @@ def measured(command: Sequence[str], folder: Path) -> tuple[float, int, int, int
     bytes."""
     began = time.perf_counter()
     peak = own = together = 0
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
-            found = [memory(one) for one in (process.pid, *children(process.pid))]
-            peak = max(peak, *(one[0] for one in found))
-            own = max(own, *(one[1] for one in found))
-            together = max(together, sum(one[1] for one in found))
+            memories = [memory_of(each) for each in (process.pid, *children(process.pid))]
+            of_no_file = [memory.get("RssAnon", 0) for memory in memories]
+            peak = max(peak, *(memory.get("VmHWM", 0) for memory in memories))
+            own, together = max(own, *of_no_file), max(together, sum(of_no_file))
             time.sleep(0.05)
     if process.returncode:
         raise SystemExit(f"{command} ended with {process.returncode}")
     return time.perf_counter() - began, peak, own, together
-
-
-def memory(process: int) -> tuple[int, int]:
-    """Peak of a process, and what it has now that is of no file, in bytes."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
-    except OSError:  # it has just ended
-        return 0, 0
-    values = {
-        name: 1024 * int(value.split()[0])
-        for name, _, value in (line.partition(":") for line in lines)
-        if name in ("VmHWM", "RssAnon")
-    }
-    return values.get("VmHWM", 0), values.get("RssAnon", 0)
 
 
 def children(process: int) -> list[int]:

@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import environment, parser_of, say
 from .report import Cell, Report, markdown
 from .settings import Setting, batches, flops, pair_flops, sentence_lengths, settings
 
 if TYPE_CHECKING:
     from .measure import ProductRate
 
-ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("ragged", "bucketed", "1x512", "1x2048")
 LONG = ("1x512", "1x2048")
 COMPETITORS = ("reference", "plain", "banded", "linear", "shared", "rotary", "transformer", "fused")
@@ -45,10 +45,6 @@ class Plan:
     kinds: list[str]
     competitors: list[str]
     lengths: dict[str, list[list[int]]]
-
-    def of(self, setting: Setting, kind: str) -> list[str]:
-        """The competitors that a setting and kind of batches have."""
-        return [name for name in self.competitors if _takes_part(name, setting, kind)]
 
 
 def _takes_part(name: str, setting: Setting, kind: str) -> bool:
@@ -72,13 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _one(options)
     plan, source = _plan(options)
     report = Report(_machine(options, source))
-    cells = {
-        (setting.name, kind, name): _cell(setting, kind, name, plan.lengths[kind])
+    report.cells = [
+        _cell(setting, kind, name, plan.lengths[kind])
         for setting in plan.settings
         for kind in plan.kinds
-        for name in plan.of(setting, kind)
-    }
-    report.cells = list(cells.values())
+        for name in plan.competitors
+        if _takes_part(name, setting, kind)
+    ]
     if options.memory:
         for cell in report.cells:
             _memory(cell, max(plan.lengths[cell.kind], key=lambda one: len(one) * max(one)), options)
@@ -90,9 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.encoder", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("encoder", __doc__)
     parser.add_argument("--rounds", type=int, default=7, help="rounds after the warm-up (default 7)")
     parser.add_argument("--batches", type=int, default=4, help="ragged and bucketed batches (default 4)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
@@ -174,7 +168,7 @@ def _time(
 
     if not cells:
         return
-    _say(f"time    {setting.name:8} {cells[0].kind:8} {' '.join(cell.competitor for cell in cells)}")
+    say(f"time    {setting.name:8} {cells[0].kind:8} {' '.join(cell.competitor for cell in cells)}")
     competitors = {}
     for cell in cells:
         try:
@@ -197,12 +191,10 @@ def _time(
 
 def _memory(cell: Cell, lengths: list[int], options: argparse.Namespace) -> None:
     """Fill in the peak memory of a step on the largest of the batches, or why there was none."""
-    _say(f"memory  {cell.setting:8} {cell.kind:8} {cell.competitor}")
+    say(f"memory  {cell.setting:8} {cell.kind:8} {cell.competitor}")
     command = [sys.executable, "-m", "tests.bench.encoder", "--one", f"{cell.setting}/{cell.competitor}"]
     command += ["--device", options.device, "--threads", str(options.threads), *(["--tiny"] if options.tiny else [])]
-    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
-    environment = {**os.environ, "PYTHONPATH": path}
-    child = subprocess.run(command, env=environment, input=json.dumps(lengths), capture_output=True, text=True)
+    child = subprocess.run(command, env=environment(), input=json.dumps(lengths), capture_output=True, text=True)
     if child.returncode == 0:
         cell.peak_mib = json.loads(child.stdout)["peak_bytes"] / 2**20
     else:
@@ -217,13 +209,13 @@ def _one(options: argparse.Namespace) -> int:
     setting = next(setting for setting in settings(options.tiny) if setting.name == name)
     lengths = json.load(sys.stdin)
     device = prepare_machine(options.device, options.threads)
-    peak = peak_bytes(lambda: steps(setting, competitor, [lengths], device)[0], device)
-    print(json.dumps({"peak_bytes": peak}))
+
+    def build_and_step() -> None:
+        (step,) = steps(setting, competitor, [lengths], device)
+        step()
+
+    print(json.dumps({"peak_bytes": peak_bytes(build_and_step, device)}))
     return 0
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
+from . import ROOT, environment, parser_of, say
 from .gpu_table import Page, page
 from .settings import sentence_lengths, settings
 
-ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("tests", "steps", "training")
 RECIPES = ("mlm-ptb-probabilistic", "mlm-ptb-transformer")
 FOR_TRAINING = 0.3
@@ -54,7 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _steps(given, options, until - 60 * options.minutes * FOR_TRAINING * ("training" in parts))
         failed |= any(cell.failed not in (None, "did not fit", "no time left") for cell in given.cells)
     if "training" in parts:
-        given.trainings = [(name, _training(name, compiled, options, until)) for name, compiled in _trainings(options)]
+        given.trainings = [
+            (name, _training(name, compiled, options, until))
+            for compiled in ((False,) if options.toy else (False, True))
+            for name in RECIPES
+        ]
         failed |= any(isinstance(found, str) for _, found in given.trainings)
     given.machine["minutes"] = f"{(time.monotonic() - began) / 60:.1f}"
     print(page(given))
@@ -64,9 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("gpu", __doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--toy", action="store_true", help="toy sizes: to see that everything runs")
     parser.add_argument("--minutes", type=float, default=20.0, help="after which nothing more is begun (default 20)")
@@ -87,27 +89,22 @@ def _machine(options: argparse.Namespace) -> dict[str, str]:
     return {"device": f"{options.device} ({name})", "torch": torch.__version__, "sizes": sizes}
 
 
-def _environment(**more: str) -> dict[str, str]:
-    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
-    return {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1", **more}
-
-
 def _tests(options: argparse.Namespace, until: float) -> tuple[str, bool]:
     """What the tests that need a GPU say last, and whether they pass."""
     what = [TOY_TESTS] if options.toy else []
     command = [sys.executable, "-m", "pytest", "-m", "gpu", *what]
-    _say("tests   " + " ".join(command[1:]))
+    say("tests   " + " ".join(command[1:]))
     try:
+        variables = environment(NO_COLOR="1", PROBTRANS_TEST_DEVICE=options.device)
         child = subprocess.run(
-            command, cwd=ROOT, env=_environment(PROBTRANS_TEST_DEVICE=options.device), capture_output=True, text=True,
-            timeout=max(until - time.monotonic(), 1.0),
-        )  # fmt: skip
+            command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=max(until - time.monotonic(), 1.0)
+        )
     except subprocess.TimeoutExpired:
         return "no time left", False
     lines = child.stdout.strip().splitlines() or [child.stderr.strip()[-200:]]
     for line in lines:
         if line.startswith(("FAILED", "ERROR")):
-            _say(line)
+            say(line)
     return lines[-1], child.returncode == 0
 
 
@@ -126,32 +123,25 @@ def _steps(given: Page, options: argparse.Namespace, until: float) -> None:
     batches = gpu_batches(sentence_lengths()[0], options.toy)
     backend = options.backend or ("eager" if options.toy else "inductor")
     for contender in contenders(setting, max(map(max, batches.values()))):
-        _say(f"steps   {contender.name}")
-        ways = [way for way in WAYS if not options.toy or _toy(way, contender.name)]
+        say(f"steps   {contender.name}")
+        # At toy sizes little is compiled, which takes long.
+        ways = [
+            way for way in WAYS if not options.toy or contender.name in TOY_COMPILED or not way.endswith("compiled")
+        ]
         found = measured(contender, batches, ways, setting, device, backend=backend, rounds=options.rounds, until=until)
         given.cells.extend(found)
 
 
-def _toy(way: str, contender: str) -> bool:
-    """What is tried at toy sizes; to compile takes long."""
-    return not way.endswith("compiled") or contender in TOY_COMPILED
-
-
-def _trainings(options: argparse.Namespace) -> list[tuple[str, bool]]:
-    """Recipes, and whether their encoder is compiled."""
-    return [(name, compiled) for compiled in (False, True) for name in RECIPES if not (options.toy and compiled)]
-
-
 def _training(name: str, compiled: bool, options: argparse.Namespace, until: float) -> dict[str, float] | str:
     """Two epochs of a recipe's sizes; the figures, or why there are none."""
-    _say(f"train   {name}{', compiled' if compiled else ''}")
+    say(f"train   {name}{', compiled' if compiled else ''}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         command = [sys.executable, "-m", "probtrans_cli", "-q", "train", name, *_overrides(name, options, folder)]
         command += [f"runtime.compile={str(compiled).lower()}", "--run", "run", "--json"]
         try:
             child = subprocess.run(
-                command, cwd=folder, env=_environment(), capture_output=True, text=True,
+                command, cwd=folder, env=environment(NO_COLOR="1"), capture_output=True, text=True,
                 timeout=max(until - time.monotonic(), 1.0),
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -181,10 +171,6 @@ def _overrides(name: str, options: argparse.Namespace, folder: Path) -> list[str
              "mlm-ptb-transformer": "width=8 inner=16 heads=2 layers=1 head_size=4"}[name]  # fmt: skip
     kept += ["data.train=toy.txt", "data.dev=toy.txt", "data.test=null", "runtime.threads=1", "log.every_steps=1"]
     return [*kept, *(f"model.{one}" for one in small.split())]
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

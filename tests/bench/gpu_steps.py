@@ -40,12 +40,6 @@ class Contender:
     pair_flops: float
     messages: Any = None
 
-    def encoder(self, device: torch.device) -> nn.Module:
-        """A new one, in training."""
-        torch.manual_seed(0)
-        how = {} if self.messages is None else {"messages": self.messages}
-        return build(self.section, **how).to(device).train()
-
 
 def contenders(setting: Setting, longest: int) -> list[Contender]:
     """Both encoders, with every decomposition and form of the messages."""
@@ -90,11 +84,6 @@ class Measured:
     launches: int | None = None
     failed: str | None = None
 
-    @property
-    def rate(self) -> float:
-        """FLOP/s."""
-        return self.work / median(self.seconds)
-
 
 def measured(
     contender: Contender, batches: dict[str, list[int]], ways: Sequence[str], setting: Setting, device: torch.device,
@@ -122,7 +111,9 @@ def measured(
 
 
 def _encoder(contender: Contender, way: str, device: torch.device, backend: str) -> nn.Module:
-    encoder: Any = contender.encoder(device)
+    torch.manual_seed(0)
+    how = {} if contender.messages is None else {"messages": contender.messages}
+    encoder: Any = build(contender.section, **how).to(device).train()
     if way.endswith("compiled"):
         torch._dynamo.reset()
         encoder.compile(dynamic=True, backend=backend)  # as `runtime.compile` does
@@ -143,20 +134,16 @@ def _measure(
 
     work()  # compiles, and sets memory aside
     work()
-    cell.peak_bytes = _peak(work, device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        work()
+        cell.peak_bytes = torch.cuda.max_memory_allocated(device)  # of all tensors
+    else:
+        cell.peak_bytes = resident_peak(work)
     cell.launches = launches(work, device)
     began = time.monotonic()
     while len(cell.seconds) < rounds and (not cell.seconds or time.monotonic() - began < ENOUGH):
         cell.seconds.append(seconds(work, device))
-
-
-def _peak(work: Any, device: torch.device) -> int:
-    """Peak memory while something is done: on a GPU all that tensors hold, else what is added to the process."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        work()
-        return torch.cuda.max_memory_allocated(device)
-    return resident_peak(work)
 
 
 def launches(work: Any, device: torch.device) -> int:

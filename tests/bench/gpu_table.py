@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
+from . import row
+
 if TYPE_CHECKING:
     from .gpu_steps import Measured
 
@@ -75,13 +77,14 @@ def _steps(given: Page) -> Iterator[str]:
 
 def _row(cell: Measured, given: Page, eager: float | None) -> str:
     if not cell.seconds:
-        return _line(cell.contender, cell.batch, cell.way, cell.failed or "-", *["-"] * 6)
+        return row(cell.contender, cell.batch, cell.way, cell.failed or "-", *["-"] * 6)
     precision, taken = cell.way.split()[0], median(cell.seconds)
+    rate = cell.work / taken  # FLOP/s
     peak = peak_of(given.machine.get("device", ""), precision)
     compared = f"{taken / eager:.2f}" if eager is not None and cell.way.startswith("bf16 ") else "-"
-    return _line(
+    return row(
         cell.contender, cell.batch, cell.way, f"{taken * 1e3:.3g}", f"{cell.words / taken:,.0f}",
-        "-" if peak is None else f"{cell.rate / peak:.1%}", f"{cell.rate / given.rates[precision]:.1%}",
+        "-" if peak is None else f"{rate / peak:.1%}", f"{rate / given.rates[precision]:.1%}",
         "-" if cell.peak_bytes is None else f"{cell.peak_bytes / 2**20:,.0f}", str(cell.launches), compared,
     )  # fmt: skip
 
@@ -93,10 +96,6 @@ def _trainings(given: Sequence[tuple[str, dict[str, float] | str]]) -> Iterator[
     yield "|---|---|---|---|"
     for name, found in given:
         if isinstance(found, str):
-            yield _line(name, found, "-", "-")
+            yield row(name, found, "-", "-")
         else:
-            yield _line(name, f"{found['seconds']:.0f}", f"{found['speed']:,.0f}", f"{found['perplexity']:.4g}")
-
-
-def _line(*columns: str) -> str:
-    return "| " + " | ".join(column.replace("|", "\\|") for column in columns) + " |"
+            yield row(name, f"{found['seconds']:.0f}", f"{found['speed']:,.0f}", f"{found['perplexity']:.4g}")

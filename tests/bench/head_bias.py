@@ -13,7 +13,6 @@ all lengths; the last column is the mean.
 
 from __future__ import annotations
 
-import argparse
 import operator
 import os
 from collections.abc import Sequence
@@ -34,6 +33,8 @@ from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.trained.base import word_order_of
 from probtrans_cli.trees.decode import decode
 from probtrans_cli.trees.score import attachment
+
+from . import parser_of
 
 AT_ONCE = 256
 RECIPE = "trees-ud-probabilistic"
@@ -127,11 +128,7 @@ def choose(samples: Sequence[tuple[Treebank, dict[str, list[np.ndarray]]]]) -> d
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.head_bias",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("head_bias", __doc__)
     parser.add_argument("--bias", help="the section, as in a recipe")
     parser.add_argument("treebanks", nargs="*", help="folders below $PROBTRANS_DATA/ud; default: all")
     parser.add_argument("--split", choices=("dev", "test"), default="dev")

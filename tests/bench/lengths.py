@@ -12,11 +12,11 @@ Processor time of one thread, the best of the rounds. The rows are those of the 
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ import torch
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Words
 from probtrans_cli.trees.decode import Method, decode, levelled
+
+from . import parser_of, seconds_of
 
 LENGTHS = (25, 50, 100, 200, 400, 800, 1600)
 WORDS = 4096
@@ -37,9 +39,7 @@ TRANSFORMER["positions"] = {"kind": "sinusoidal"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.lengths", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("lengths", __doc__)
     parser.add_argument("--rounds", type=int, default=3, help="(default 3)")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, metavar="N", help="words of a sentence")
     options = parser.parse_args(arguments)
@@ -62,8 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("|---" * (len(forms) + 1) + "|")
     for length in options.lengths:
         sentences = max(1, WORDS // length)
-        rates = [length * sentences / seconds(form, sentences, length, options.rounds) for form in forms.values()]
-        cells = [f"{float(format(rate / 1000, '.2g')):,g}" for rate in rates]
+        cells = []
+        for form in forms.values():
+            read = partial(form, sentences, length)
+            seconds = min(seconds_of(read, time.process_time) for _ in range(options.rounds))
+            cells.append(f"{float(format(length * sentences / seconds / 1000, '.2g')):,g}")
         print(f"| {length:,} | {' | '.join(cells)} |", flush=True)
     return 0
 
@@ -89,15 +92,6 @@ def decoder(method: Method) -> Callable[[int, int], object]:
         return decode(scores, np.ones((sentences, length), dtype=bool), method)
 
     return find
-
-
-def seconds(form: Callable[[int, int], object], sentences: int, length: int, rounds: int) -> float:
-    taken = []
-    for _ in range(rounds):
-        began = time.process_time()
-        form(sentences, length)
-        taken.append(time.process_time() - began)
-    return min(taken)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ and what is learned. (``pip install 'probtrans[bench]'``.)
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,8 @@ from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.source import load_recipe
+
+from . import parser_of
 
 RECIPES = ("ner-wikigold-probabilistic", "wnut17-probabilistic", "pos-ewt-affix", "upos-ewt-minilm-300")
 SPLITS = [[f"data.{part}=ner/wikigold/split-{k}/{part}.conll" for part in ("train", "test")] for k in (1, 2)]
@@ -93,11 +94,7 @@ def chain_of(recipe_name: str, overrides: Sequence[str]) -> tuple[str, float, fl
 
 def main() -> None:
     """Print a line for each recipe."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.linear_chain",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("linear_chain", __doc__)
     parser.add_argument("recipes", nargs="*", default=RECIPES, help=f"default: {' '.join(RECIPES)}")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an override of the recipes")
     options = parser.parse_args()

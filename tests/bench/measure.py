@@ -7,7 +7,6 @@ optimizer. Encoders are told which states are wanted.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from torch import nn
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Words
 
+from . import memory_of, seconds_of
 from .reference import Reference
 from .settings import ROWS, Setting
 
@@ -57,14 +57,12 @@ class Step:
         self.autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
 
     def __call__(self) -> None:
+        words = Words(self.unary, self.batch.mask, lengths=self.batch.lengths)
         with self.autocast:
-            states = self.encoder(self._words(), at=self.batch.wanted).states
+            states = self.encoder(words, at=self.batch.wanted).states
             read = states.flatten(0, 1).index_select(0, self.batch.rows)
             loss = (read.float() * self.projection).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-
-    def _words(self) -> Words:
-        return Words(self.unary, self.batch.mask, lengths=self.batch.lengths)
 
     def forget(self) -> None:
         """Let go of the gradients."""
@@ -115,9 +113,7 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
         end.record()
         torch.cuda.synchronize(device)
         return float(start.elapsed_time(end)) / 1000.0
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
+    return seconds_of(work)
 
 
 class ProductRate:
@@ -164,40 +160,28 @@ def rounds_of(
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def peak_bytes(make: Callable[[], Step], device: torch.device) -> int:
+def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
     """Peak memory of building an encoder and of its step, above what the process had before; for a fresh process."""
     if device.type == "cuda":
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
-        make()()
+        work()
         return torch.cuda.max_memory_allocated(device) - before
     torch.mm(*torch.randn(2, 512, 512))  # threads and kernels that every encoder uses
     _limit_memory()
-    _forget_peak()
-    before = _resident("VmRSS")
-    make()()
-    return _resident("VmHWM") - before
+    return resident_peak(work)
 
 
 def resident_peak(work: Callable[[], object]) -> int:
-    """Peak memory that something adds to this process, on a CPU."""
-    _forget_peak()
-    before = _resident("VmRSS")
-    work()
-    return max(_resident("VmHWM") - before, 0)
+    """Peak memory that something adds to this process, on a CPU.
 
-
-def _resident(field: str) -> int:
-    # Not getrusage: its ru_maxrss starts at the peak of the process that started this one.
-    for line in Path("/proc/self/status").read_text("ascii").splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"no {field} in /proc/self/status")
-
-
-def _forget_peak() -> None:
+    Not by getrusage: its ru_maxrss starts at the peak of the process that started this one.
+    """
     with suppress(OSError):  # then what importing took counts as well
-        Path("/proc/self/clear_refs").write_text("5", "ascii")
+        Path("/proc/self/clear_refs").write_text("5", "ascii")  # forget the peak so far
+    before = memory_of()["VmRSS"]
+    work()
+    return max(memory_of()["VmHWM"] - before, 0)
 
 
 def _limit_memory() -> None:
@@ -209,5 +193,5 @@ def _limit_memory() -> None:
         for line in Path("/proc/meminfo").read_text("ascii").splitlines()
         if line.startswith("MemAvailable:")
     )
-    limit = _resident("VmSize") + int(0.9 * available)
+    limit = memory_of()["VmSize"] + int(0.9 * available)
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))

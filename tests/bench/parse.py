@@ -12,33 +12,30 @@ Decoders are timed on matrices of 25 words, some flat, some peaked, levelled as 
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from . import COMMAND, memory_of, parser_of, seconds_of
 from .settings import sentence_lengths
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
 
 WORDS, MATRICES = 25, 4096
-COMMAND = (sys.executable, "-m", "probtrans_cli", "parse")
+PARSE = (*COMMAND, "parse")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.parse", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("parse", __doc__)
     parser.add_argument("run", metavar="RUN", help="a run folder or checkpoint")
     parser.add_argument("--sentences", type=int, default=4000, help="for the command (default 4000)")
     parser.add_argument("--alone", type=int, default=200, help="for one at a time (default 200)")
@@ -106,7 +103,7 @@ def decoders(rounds: int) -> dict[str, float]:
 
 def command(run: str, path: Path, threads: int) -> float:
     """Seconds of `probtrans parse RUN PATH -f conllu --decode eisner`."""
-    arguments = [*COMMAND, run, str(path), "--input", "tokens", "--decode", "eisner", "--threads", str(threads)]
+    arguments = [*PARSE, run, str(path), "--input", "tokens", "--decode", "eisner", "--threads", str(threads)]
     return seconds_of(lambda: subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL))
 
 
@@ -123,7 +120,7 @@ def bulk(run: str, lines: Sequence[str], rounds: int) -> None:
         def seconds(path: Path, workers: int) -> float:
             with tempfile.TemporaryDirectory(dir=folder) as out:
                 arguments = [run, str(path), "--input", "tokens", "--output-dir", out, "--workers", str(workers)]
-                command = [*COMMAND, *arguments, "--block-size", str(size)]
+                command = [*PARSE, *arguments, "--block-size", str(size)]
                 return seconds_of(lambda: subprocess.run(command, check=True, stderr=subprocess.DEVNULL))
 
         for number in range(1, rounds + 1):
@@ -198,7 +195,7 @@ def eisner(scores: np.ndarray) -> list[int]:
 
 def stream(run: str, lines: Iterator[str], threads: int) -> None:
     """Send lines through the command, without waiting for what comes out, and print its memory on the way."""
-    arguments = [*COMMAND, run, "-f", "conllu", "--input", "tokens", "--threads", str(threads)]
+    arguments = [*PARSE, run, "-f", "conllu", "--input", "tokens", "--threads", str(threads)]
     began, sent = time.perf_counter(), 0
     with (
         Path(os.devnull).open("wb") as nowhere,
@@ -209,24 +206,12 @@ def stream(run: str, lines: Iterator[str], threads: int) -> None:
             process.stdin.write(line.encode())
             if sent % 20_000 == 0:
                 rate = sent / (time.perf_counter() - began)
-                print(f"{sent:10,} sentences sent, {rate:,.0f}/s, memory {memory(process.pid):,.0f} MB", flush=True)
+                memory = memory_of(process.pid)["VmRSS"] / 2**20
+                print(f"{sent:10,} sentences sent, {rate:,.0f}/s, memory {memory:,.0f} MB", flush=True)
         process.stdin.close()
         if process.wait():
             raise SystemExit(f"the command ended with {process.returncode}")
     print(f"{sent:10,} sentences parsed, {sent / (time.perf_counter() - began):,.0f}/s")
-
-
-def memory(process: int) -> float:
-    """Resident memory of a process in MB."""
-    lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
-
-
-def seconds_of(function: Callable[[], object]) -> float:
-    """Wall-clock seconds of a call."""
-    began = time.perf_counter()
-    function()
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

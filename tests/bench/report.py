@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Literal
 
+from . import row
 from .settings import STEP
 
 
@@ -50,10 +51,6 @@ class Goal:
     over: str
     bound: float
     at_least: bool
-
-    def met(self, value: float) -> bool:
-        """Whether a value is on the right side of the bound."""
-        return value >= self.bound if self.at_least else value <= self.bound
 
 
 GOALS = (
@@ -151,13 +148,13 @@ def _row(cell: Cell, other: Cell | None) -> str:
     memory = "-" if cell.peak_mib is None else f"{cell.peak_mib:,.0f}"
     work = f"{cell.flops / 1e6:.4g} + {cell.pair_flops / 1e6:.3g}"
     if not cell.seconds:
-        return _line(cell.competitor, cell.failed or "-", "-", work, "-", memory, "-")
+        return row(cell.competitor, cell.failed or "-", "-", work, "-", memory, "-")
     step = _spread([taken / cell.batches * 1e3 for taken in cell.seconds])
     share = median(cell.shares())
     whole = share * (1 + cell.pair_flops / cell.flops)
     compared = _spread(ratios(cell, other)) if other is not None else "-"
     speed = f"{cell.words / median(cell.seconds):,.0f}"
-    return _line(cell.competitor, step, speed, work, f"{share:.0%}, {whole:.0%}", memory, compared)
+    return row(cell.competitor, step, speed, work, f"{share:.0%}, {whole:.0%}", memory, compared)
 
 
 def _goals(report: Report) -> Iterator[str]:
@@ -168,7 +165,8 @@ def _goals(report: Report) -> Iterator[str]:
     for goal, values in rows:
         what = f"{goal.setting}, {goal.kind}: {goal.measure} of {goal.competitor} / {goal.over}"
         bound = f"{'at least' if goal.at_least else 'at most'} {goal.bound:g}"
-        yield _line(goal.letter, what, _spread(values), bound, "met" if goal.met(median(values)) else "NOT MET")
+        met = median(values) >= goal.bound if goal.at_least else median(values) <= goal.bound
+        yield row(goal.letter, what, _spread(values), bound, "met" if met else "NOT MET")
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -182,8 +180,3 @@ def _spread(values: Sequence[float]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _line(*columns: str) -> str:
-    # What stands in a failed cell is an exception's text.
-    return "| " + " | ".join(column.replace("|", "\\|") for column in columns) + " |"

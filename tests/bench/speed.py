@@ -14,7 +14,6 @@ the quick start's. Two workers are compared by the clock, each with its start.
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import resource
@@ -37,15 +36,14 @@ from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.data.files import find, open_lines
 from probtrans_cli.training.loop import Trainer
 
-COMMAND = (sys.executable, "-m", "probtrans_cli")
+from . import COMMAND, parser_of, seconds_of
+
 UPDATES = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.speed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("speed", __doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders or checkpoints")
     parser.add_argument("--text", default="ud/en_ewt/test.conllu", help="a CoNLL-U file, whose words are parsed")
     parser.add_argument("--sentences", type=int, default=2000, help="of it, at most (default 2000)")
@@ -57,7 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     runs = [str(Path(run).absolute()) for run in options.runs]
     lines = list(words_of(options.text))[: options.sentences]
-    pipeline = None if options.spacy is None else loaded(options.spacy)
+    pipeline = None
+    if options.spacy is not None:
+        from spacy import load
+
+        pipeline = load(options.spacy)
     words = sum(len(line.split()) for line in lines)
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
     print(f"{len(lines):,} sentences, {words:,} words")
@@ -136,9 +138,7 @@ def rate(run: str, folder: Path, count: int) -> float:
 
     def seconds(name: str) -> float:
         request = ParseRequest(run, [str(folder / name)], input_form="tokens", output=folder / "out", threads=1)
-        began = time.process_time()
-        parse(request)
-        return time.process_time() - began
+        return seconds_of(lambda: parse(request), time.process_time)
 
     return count / (seconds("text.txt") - seconds("first.txt"))
 
@@ -167,13 +167,6 @@ def udpipe(path: Path, lines: Sequence[str]) -> float:
     pipeline = Pipeline(model, "horizontal", Pipeline.DEFAULT, Pipeline.DEFAULT, "conllu")
     pipeline.process("".join(lines), ProcessingError())
     return time.process_time() - began
-
-
-def loaded(name: str) -> Any:
-    """Return a model of spaCy."""
-    from spacy import load
-
-    return load(name)
 
 
 def spacy(pipeline: Any, lines: Sequence[str]) -> float:
@@ -212,11 +205,10 @@ def bulk(run: str, lines: Sequence[str], count: int, folder: Path) -> float:
     text.write_text("".join(lines[i % len(lines)] for i in range(count)), encoding="utf-8")
 
     def seconds(workers: int) -> float:
-        began = time.perf_counter()
         job = ["--output-dir", f"{folder}-{workers}", "--workers", str(workers), "-f", "conllu"]
         command = [*COMMAND, "parse", run, str(text), "--input", "tokens", *job]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return time.perf_counter() - began
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return seconds_of(lambda: subprocess.run(command, check=True, **quiet))
 
     return seconds(1) / seconds(2)
 

@@ -213,24 +213,21 @@ def test_the_decoder_of_one_sentence_finds_trees_as_good() -> None:
         assert of_trees[0] == pytest.approx(of_trees[1])
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "printed"),
+    [
+        pytest.param("--sentences 20 --alone 2 --rounds 1", "times as fast", marks=pytest.mark.slow),
+        pytest.param("--stream 30", "30 sentences parsed", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_parsing_is_measured(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    options: str, printed: str,
+) -> None:  # fmt: skip
     monkeypatch.setattr(parse, "MATRICES", 64)
     monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))  # lengths from the stored histogram
-    run = str(trained / "runs/tiny")
-    assert parse.main([run, "--sentences", "20", "--alone", "2", "--rounds", "1", "--threads", "1"]) == 0
-    assert "times as fast" in capfd.readouterr().out
-
-
-@pytest.mark.exhaustive
-def test_a_stream_is_measured(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
-    assert parse.main([str(trained / "runs/tiny"), "--stream", "30", "--threads", "1"]) == 0
-    assert "30 sentences parsed" in capfd.readouterr().out
+    assert parse.main([str(trained / "runs/tiny"), *options.split(), "--threads", "1"]) == 0
+    assert printed in capfd.readouterr().out
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ words/s are of one process that reads, tags, parses and writes. Needs the extra 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from probtrans_cli.data.files import find, open_lines
+
+from . import parser_of
 
 TAGGER = {
     "models": 1, "templates_1": "tagger", "guesser_suffix_rules_1": 8, "guesser_enrich_dictionary_1": 6,
@@ -38,9 +39,7 @@ ANNOTATION = slice(2, 8)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.udpipe", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("udpipe", __doc__)
     parser.add_argument("treebank", help="a folder of a treebank")
     parser.add_argument("--model", type=Path, help="where the model is kept")
     for name, number in ITERATIONS.items():

@@ -12,7 +12,6 @@ of the plain model. Loss and calibration error on the whole test set, as `eval -
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -34,6 +33,8 @@ from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictor import Plain, PredictOptions, Predictor, predictor_of, way_of
 from probtrans_cli.trained.uncertainty import uncertainty_scores
+
+from . import parser_of
 
 WAYS = ("mean", "diagonal", "moments", "4", "16", "64")
 SENTENCES, WORDS = 32, 40
@@ -94,7 +95,7 @@ def most_memory(run: Callable[[], object]) -> int:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("ways", __doc__)
     parser.add_argument("run", help="of a tagger with uncertain weights")
     parser.add_argument("plain", help="of the same one with certain weights")
     parser.add_argument("--batches", type=int, help="evenly chosen ones of the test set, for the times; all by default")
