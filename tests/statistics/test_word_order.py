@@ -15,12 +15,29 @@ from probtrans_cli.statistics.word_order import LEANING, PAIRS, SHRINKING, stand
 UNKNOWN, COMMA = 1, 3
 
 
-def by_loops(sentences: list[list[int]], size: int, classes: int) -> np.ndarray:
-    """Both, word by word, as the module's text says."""
-    counts = Counter(word for one in sentences for word in one if word != COMMA)
-    total = sum(counts.values())
-    ranked = sorted((word for word in range(size) if word != UNKNOWN), key=lambda word: -counts[word])
-    own = set(ranked[:classes])
+def joined(sentences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """All words one after the other, and the lengths of the sentences."""
+    ids = [word for sentence in sentences for word in sentence]
+    return np.array(ids, dtype=np.int64), np.array([*map(len, sentences)], dtype=np.int64)
+
+
+def drawn(seed: int, size: int, number: int, *, flatness: float, absent: list[int]) -> list[list[int]]:
+    """Sentences of up to 8 words, each with a chance of its own; some do not occur."""
+    random = np.random.default_rng(seed)
+    chances = random.dirichlet(np.full(size, flatness))
+    chances[absent] = 0.0
+    chances /= chances.sum()
+    return [random.choice(size, random.integers(1, 9), p=chances).tolist() for _ in range(number)]
+
+
+def ranked(sentences: list[list[int]], size: int, classes: int) -> tuple[Counter[int], list[int]]:
+    """How often each word occurs, and those that are a class of their own."""
+    counts = Counter(word for sentence in sentences for word in sentence if word != COMMA)
+    return counts, sorted((word for word in range(size) if word != UNKNOWN), key=lambda word: -counts[word])[:classes]
+
+
+def between_boundaries(sentences: list[list[int]]) -> list[list[int | None]]:
+    """The words from boundary to boundary, with None for each of the two."""
     parts: list[list[int | None]] = [[]]
     for sentence in sentences:
         for word in [*sentence, COMMA]:
@@ -28,7 +45,14 @@ def by_loops(sentences: list[list[int]], size: int, classes: int) -> np.ndarray:
                 parts.append([])
             else:
                 parts[-1].append(word)
-    parts = [[None, *part, None] for part in parts if part]
+    return [[None, *part, None] for part in parts if part]
+
+
+def by_loops(sentences: list[list[int]], size: int, classes: int) -> np.ndarray:
+    """Both, word by word, as the module's text says."""
+    counts, own = ranked(sentences, size, classes)
+    total = sum(counts.values())
+    parts = between_boundaries(sentences)
 
     def of(word: int | None) -> str:
         return "boundary" if word is None else str(word) if word in own else "other"
@@ -75,13 +99,11 @@ def by_loops(sentences: list[list[int]], size: int, classes: int) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(5))
 def test_as_the_equations_say(seed: int, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CLASSES", classes)
-    random = np.random.default_rng(seed)
     size = 20
-    chances = random.dirichlet(np.full(size, 0.5))
-    chances[[0, 2]] = 0.0
-    sentences = [random.choice(size, random.integers(1, 9), p=chances / chances.sum()).tolist() for _ in range(60)]
-    found = word_order(np.concatenate(sentences), np.array([*map(len, sentences)]), np.arange(size) == COMMA, UNKNOWN)
-    counts = np.bincount(np.concatenate(sentences), minlength=size)
+    sentences = drawn(seed, size, 60, flatness=0.5, absent=[0, 2])
+    ids, lengths = joined(sentences)
+    found = word_order(ids, lengths, np.arange(size) == COMMA, UNKNOWN)
+    counts = np.bincount(ids, minlength=size)
     ties = sorted(counts[np.arange(size) != UNKNOWN], reverse=True)
     if classes > size or ties[5] != ties[6]:  # of equals, any may be a class of its own
         np.testing.assert_allclose(found, by_loops(sentences, size, classes), atol=1e-12)
@@ -91,7 +113,7 @@ def test_as_the_equations_say(seed: int, classes: int, monkeypatch: pytest.Monke
 def test_what_leans_and_what_can_be_left_out() -> None:
     """`4 6`, `4 5 6` and `4 6 7 6`: 4 begins and is never in front of a boundary, and 5 may stand there or not."""
     sentences = 50 * [[4, 6], [4, 5, 6, COMMA, 4, 6], [4, 6, 7, 6], [8]]
-    ids, lengths = np.concatenate(sentences), np.array([*map(len, sentences)])
+    ids, lengths = joined(sentences)
     leaning, reducible = word_order(ids, lengths, np.arange(9) == COMMA, UNKNOWN).T
     assert leaning[4] > 2 > 0 > leaning[6]
     assert reducible[5] == reducible.max()
@@ -100,29 +122,14 @@ def test_what_leans_and_what_can_be_left_out() -> None:
     assert (counts * reducible**2).sum() == pytest.approx(counts.sum())
 
 
-@pytest.mark.parametrize("sentences", [[], [[COMMA]], [[], []], [[4]]])
-def test_corpora_that_tell_nothing(sentences: list[list[int]]) -> None:
-    ids = np.array([word for one in sentences for word in one], dtype=np.int64)
-    found = word_order(ids, np.array([*map(len, sentences)], dtype=np.int64), np.arange(5) == COMMA, UNKNOWN)
-    assert found.shape == (5, 2)
-    assert np.abs(found).max() < 1e-9
-
-
 def alone_by_loops(sentences: list[list[int]], size: int, classes: int) -> tuple[set[int], float]:
     """The rare words and N, phrase by phrase."""
-    counts = Counter(word for one in sentences for word in one if word != COMMA)
-    ranked = sorted((word for word in range(size) if word != UNKNOWN), key=lambda word: -counts[word])
-    frequent = {word for word in ranked[:classes] if counts[word]}
+    counts, own = ranked(sentences, size, classes)
+    frequent = {word for word in own if counts[word]}
     rare = {word for word in range(size) if word not in frequent and word != COMMA}
-    parts: list[list[int | None]] = [[None]]
-    for sentence in sentences:
-        for word in [*sentence, COMMA]:
-            parts[-1].append(None if word == COMMA else word)
-            if word == COMMA:
-                parts.append([None])
     alone = Counter[int]()
     pairs = []
-    for part in parts:
+    for part in between_boundaries(sentences):
         runs: list[list[int]] = []  # of rare words, each behind a frequent word
         for before, word in pairwise(part):
             if word is None or word in frequent:
@@ -153,13 +160,9 @@ def alone_by_loops(sentences: list[list[int]], size: int, classes: int) -> tuple
 def test_standing_alone_is_as_the_equations_say(seed: int, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where all words but the unknown one are frequent."""
     monkeypatch.setattr(module, "CLASSES", classes)
-    random = np.random.default_rng(seed)
     size = 16
-    chances = random.dirichlet(np.full(size, 2.0))
-    chances[0] = 0.0
-    sentences = [random.choice(size, random.integers(1, 9), p=chances / chances.sum()).tolist() for _ in range(200)]
-    lengths = np.array([*map(len, sentences)])
-    rare, alone = standing_alone(np.concatenate(sentences), lengths, np.arange(size) == COMMA, UNKNOWN)
+    sentences = drawn(seed, size, 200, flatness=2.0, absent=[0])
+    rare, alone = standing_alone(*joined(sentences), np.arange(size) == COMMA, UNKNOWN)
     expected = alone_by_loops(sentences, size, classes)
     assert set(np.flatnonzero(rare).tolist()) == expected[0]
     assert alone == pytest.approx(expected[1])
@@ -174,15 +177,21 @@ def test_the_head_of_two_is_the_one_that_stands_alone(behind: bool, monkeypatch:
     turn = 1 if behind else -1
     sentences = 3 * [[the, house, the, house, the, red, *[house, white][::turn], COMMA]]
     sentences += 3 * [[the, *[house, red][::turn]], [the, *[house, white][::turn]]]
-    ids, lengths = np.concatenate(sentences), np.array([*map(len, sentences)])
+    ids, lengths = joined(sentences)
     rare, alone = standing_alone(ids, lengths, np.arange(8) == COMMA, UNKNOWN)
     assert np.flatnonzero(rare).tolist() == [0, 1, 2, white, house, red]
     assert alone == pytest.approx(-2.0 if behind else 2.0, rel=0.2)
 
 
-@pytest.mark.parametrize("sentences", [[], [[COMMA]], [[], []], [[4]], [[4, 4]], 9 * [[4, 2, 0]]])
-def test_corpora_that_tell_nothing_of_standing_alone(sentences: list[list[int]]) -> None:
-    ids = np.array([word for one in sentences for word in one], dtype=np.int64)
-    found = standing_alone(ids, np.array([*map(len, sentences)], dtype=np.int64), np.arange(5) == COMMA, UNKNOWN)
-    assert found[0].shape == (5,)
-    assert found[1] == 0.0
+NOTHING: list[list[list[int]]] = [[], [[COMMA]], [[], []], [[4]]]
+
+
+@pytest.mark.parametrize("sentences", [*NOTHING, [[4, 4]], 9 * [[4, 2, 0]]])
+def test_corpora_that_tell_nothing(sentences: list[list[int]]) -> None:
+    arguments = (*joined(sentences), np.arange(5) == COMMA, UNKNOWN)
+    rare, alone = standing_alone(*arguments)
+    assert (rare.shape, alone) == ((5,), 0.0)
+    order = word_order(*arguments)
+    assert order.shape == (5, 2)
+    if sentences in NOTHING:
+        assert np.abs(order).max() < 1e-9

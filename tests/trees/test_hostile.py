@@ -9,6 +9,7 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -37,6 +38,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "wide terminal": lambda: terminal(DRAWING, width=10**9),
     "ascii": lambda: terminal(DRAWING, ascii_only=True, width=100),
     "svg": lambda: svg(DRAWING),
+    "svg from right to left": lambda: svg(replace(DRAWING, arcs=(), notes=(), title=HOSTILE[0], right_to_left=True)),
     "latex": lambda: "".join(latex([DRAWING])),
     "displacy": lambda: displacy_line(DRAWING),
     "html": lambda: "".join(page([analysis(HOSTILE, title=DRAWING.title)], title=DRAWING.title)),
@@ -58,12 +60,14 @@ def test_the_terminal_has_a_line_a_word() -> None:
     assert terminal(DRAWING, ascii_only=True, width=10).isascii()
 
 
-def test_svg_parses_and_has_no_script() -> None:
-    tree = ElementTree.fromstring(svg(DRAWING))
+@pytest.mark.parametrize("form", ["svg", "svg from right to left"])
+def test_svg_parses_and_has_no_script(form: str) -> None:
+    tree = ElementTree.fromstring(PICTURES[form]())
     names = {element.tag.split("}")[1] for element in tree.iter()}
-    assert names == {"svg", "title", "desc", "rect", "g", "path", "text"}
+    assert names <= {"svg", "title", "desc", "rect", "g", "path", "text"}
     attributes = {name for element in tree.iter() for name in element.attrib}
     assert not any(name.startswith("on") or "href" in name for name in attributes)
+    assert "<script>alert(1)</script>" in [element.text for element in tree.iter() if element.tag.endswith("text")]
 
 
 def test_html_has_the_elements_of_its_template_alone() -> None:
@@ -85,10 +89,12 @@ def test_html_has_the_elements_of_its_template_alone() -> None:
 
 
 def test_json_has_the_words_to_the_character() -> None:
-    line = json_line(tree_record(HOSTILE, HEADS, None, channel=0, iteration=1, decode="mst"))
+    words = [*HOSTILE, "\u2028\x85\r\n"]
+    line = json_line(tree_record(words, [*HEADS, 0], None, channel=0, iteration=1, decode="mst"))
     line.encode("utf-8")
     assert len(line.splitlines()) == 1
-    assert json.loads(line)["words"] == list(HOSTILE)
+    assert "\u202e" not in line
+    assert json.loads(line)["words"] == words  # a surrogate is escaped, so they come back exactly
     assert len(json.loads(displacy_line(DRAWING))["words"]) == len(HOSTILE)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -48,20 +47,6 @@ def body(*drawings: Drawing, **options: bool) -> str:
 
 def test_the_document_is_the_same_to_the_byte() -> None:
     assert "".join(latex([FOX, CHANNELS, Drawing((), ())])) == (GOLDEN / "trees.tex").read_text(encoding="utf-8")
-
-
-def test_pictures_come_one_by_one() -> None:
-    asked: list[int] = []
-
-    def endless() -> Iterator[Drawing]:
-        while True:
-            asked.append(1)
-            yield FOX
-
-    pieces = latex(endless())
-    assert next(pieces).startswith("% Compile with lualatex")
-    next(pieces)
-    assert len(asked) == 1
 
 
 LETTERS = sorted(LATIN - {" "})

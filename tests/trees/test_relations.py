@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ def without(heads: np.ndarray, punct: np.ndarray) -> list[int]:
     return Forest.of([heads]).restricted(~punct).heads.tolist()
 
 
+def by_rules(counts: Sequence[int]) -> dict[str, list[int]]:
+    """Heads of a sentence by each rule; ``counts`` of its words in training."""
+    n = len(counts)
+    return {
+        "next_word": [*range(2, n + 1), 0],
+        "previous_word": [*range(n)],
+        "nearest_rarer": nearest_rarer(np.array(counts)).tolist(),
+        "untrained_bias": untrained_bias(np.array(counts), np.array([n])).tolist(),
+    }
+
+
 def counted(corpus: dict[str, Any], convention: str, *, fold: bool) -> dict[str, Counter[str]]:
     """Words and arcs of every relation, and how many of them each channel and rule has: word by word."""
     result: dict[str, Counter[str]] = {}
@@ -55,13 +67,7 @@ def counted(corpus: dict[str, Any], convention: str, *, fold: bool) -> dict[str,
         start += n
         tree = without(gold, removed)
         others = {channel: without(heads[index], removed) for channel, heads in corpus["predicted"].items()}
-        m = len(tree)
-        rules = {
-            "next_word": [*range(2, m + 1), 0][:m],
-            "previous_word": list(range(m)),
-            "nearest_rarer": nearest_rarer(np.array(counts)).tolist() if m else [],
-            "untrained_bias": untrained_bias(np.array(counts), np.array([m])).tolist() if m else [],
-        }
+        rules = by_rules(counts) if tree else {}
         for i, head in enumerate(tree):
             tally = result.setdefault(labels[i].split(":")[0] if fold else labels[i], Counter())
             tally["words"] += 1
@@ -165,12 +171,7 @@ def test_intervals_above_the_floor_agree_with_drawing_in_a_loop() -> None:
         heads = {"0": first, "1": second}[row["best"]["channel"]]
         gains, words = [0] * len(gold), [0] * len(gold)
         for index, (n, start) in enumerate(zip(lengths, starts, strict=True)):
-            rules = {
-                "next_word": [*range(2, n + 1), 0],
-                "previous_word": [*range(n)],
-                "nearest_rarer": nearest_rarer(counts[index]),
-                "untrained_bias": untrained_bias(counts[index], np.array([n])),
-            }
+            rules = by_rules(counts[index])
             for i in range(n):
                 if labels[start + i].split(":")[0] == label:
                     words[index] += 1
