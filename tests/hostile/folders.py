@@ -30,6 +30,15 @@ def alter(place: Place, name: str) -> None:
     path.write_bytes(of_kind(place.chance, name, path.read_bytes()))
 
 
+def _away(path: Path) -> None:
+    """Let there be nothing of a name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink()
+
+
 def disturb(place: Place, folder: str) -> None:
     """Remove a file or folder, put another kind of thing in its place, exchange two, or add one."""
     chance = place.chance
@@ -37,20 +46,15 @@ def disturb(place: Place, folder: str) -> None:
     one, other = chance.choice(every), chance.choice(every)
     do = chance.randrange(6)
     if do == 4:
-        place.write(
-            f"{folder}/{chance.choice(('.hidden', 'notes.txt', 'é', 'checkpoints.txt', 'step-000001', 'x y'))}",
-            hostile(chance),
-        )
+        name = chance.choice((".hidden", "notes.txt", "é", "checkpoints.txt", "step-000001", "x y"))
+        place.write(f"{folder}/{name}", hostile(chance))
         return
     if do == 5 and one.is_file() and other.is_file():
         content = one.read_bytes()
         one.write_bytes(other.read_bytes())
         other.write_bytes(content)
         return
-    if one.is_dir() and not one.is_symlink():
-        shutil.rmtree(one)
-    else:
-        one.unlink()
+    _away(one)
     if do == 1:
         one.mkdir()
     elif do == 2:
@@ -151,21 +155,10 @@ def folder(place: Place) -> None:
     place.guard()
     vocabulary = chance.choice(("{kind: wordpiece, folder: folder}", "{kind: words}"))
     task = chance.choice(("{kind: mlm, output: bert, eval_masks: 1}", "{kind: tagging, column: upos}"))
-    overrides = (
-        TRANSFORMER,
-        f"data.vocabulary={vocabulary}",
-        f"task={task}",
-        *ONE_UPDATE,
-        *chance.choice(((), ("model.init_strict=false",))),
-    )
-    place.run(
-        "train",
-        "tiny.yaml",
-        *overrides,
-        "--init-from",
-        "folder",
-        *chance.choice((("--dry-run",), ("--run", "runs/new"))),
-    )
+    strict = chance.choice(((), ("model.init_strict=false",)))
+    overrides = (TRANSFORMER, f"data.vocabulary={vocabulary}", f"task={task}", *ONE_UPDATE, *strict)
+    end = chance.choice((("--dry-run",), ("--run", "runs/new")))
+    place.run("train", "tiny.yaml", *overrides, "--init-from", "folder", *end)
 
 
 def _pickled() -> bytes:
@@ -280,15 +273,6 @@ def _chosen(place: Place, folder: str) -> Path:
     if chance.random() < 0.4:
         path = path.with_name(f".{path.name}.{chance.choice(('partial', 'partial', 'replaced'))}")
     return path
-
-
-def _away(path: Path) -> None:
-    """Let there be nothing of a name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        path.unlink()
 
 
 def linked(place: Place) -> None:

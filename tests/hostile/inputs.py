@@ -14,20 +14,16 @@ from probtrans_cli.recipe import reference
 from probtrans_cli.trained.formats import FORMATS
 
 from .material import COLUMNS, CORPORA, GRIDS, RUNS, SHORT, TRANSFORMER
-from .mutations import NUMBERS, SIGNS, hostile, json_mutated, mutated, of_kind
+from .mutations import NUMBERS, SIGNS, hostile, json_lines_mutated, mutated, of_kind
 from .place import Group, Place
 from .words import HOSTILE
 
 ONE_UPDATE = ("train={steps: 1, batch_words: 200}", "runtime={device: cpu, threads: 1}")
 KEYS = [".".join(path) for path, _ in reference.every_key()]
 SHIPPED = (
-    "quickstart",
-    "pos-ewt-affix",
-    "cogs-universal",
-    "pretrain-wikitext2-bert",
-    "sst5-transformer",
+    "quickstart", "pos-ewt-affix", "cogs-universal", "pretrain-wikitext2-bert", "sst5-transformer",
     "wnut17-probabilistic",
-)
+)  # fmt: skip
 TUPLES = (
     "A saw b .\t0.5\tsaw\tA\tb\tc\nA saw b .\t0.25\tsaw\tA\tb\nIt rains .\t0.5\trains\tIt\n",
     "A saw b .\tsaw\tA\tb\tC: c\nIt rains .\trains\tIt\n",
@@ -88,16 +84,10 @@ def _override(chance: Random) -> str:
 
 def _value(chance: Random) -> str:
     inner = chance.choice((*HOSTILE, *NUMBERS, *SIGNS))
-    forms = (
-        inner,
-        f"[{inner}]",
-        f"{{kind: {inner}}}",
-        f"{{{inner}: 1}}",
-        f"'{inner}'",
-        "[" * chance.choice((20, 5000)),
-        f"!!x {inner}",
+    deep = "[" * chance.choice((20, 5000))
+    return chance.choice(
+        (inner, f"[{inner}]", f"{{kind: {inner}}}", f"{{{inner}: 1}}", f"'{inner}'", deep, f"!!x {inner}")
     )
-    return chance.choice(forms)
 
 
 def argument(text: str) -> str:
@@ -227,6 +217,12 @@ def evaluated(place: Place) -> None:
     place.run("eval", str(place.material / "runs" / run), name, *options)
 
 
+OF_PARSE = (
+    "--prob", "--gold", "--labels", "--trees=no", "--channel=all", "--top=2", "--decode=argmax", "--decode=mst",
+    "--uncertainty", "--abstain=0.5", "--dropout-samples=2", "--samples=2", "--best=2", "--marginals",
+)  # fmt: skip
+
+
 def parsed(place: Place) -> None:
     """Text, tokens or CoNLL-U in a file, compressed or on standard input, in every format."""
     chance = place.chance
@@ -242,23 +238,7 @@ def parsed(place: Place) -> None:
     run = chance.choice((*RUNS, "exported"))
     where = place.material / (run if run == "exported" else f"runs/{run}")
     options = ["-f", chance.choice(list(FORMATS)), "--longest", "450"]
-    for option in (
-        "--prob",
-        "--gold",
-        "--labels",
-        "--trees=no",
-        "--channel=all",
-        "--top=2",
-        "--decode=argmax",
-        "--decode=mst",
-        "--uncertainty",
-        "--abstain=0.5",
-        "--dropout-samples=2",
-        "--samples=2",
-        "--best=2",
-        "--marginals",
-    ):
-        options += [option] if chance.random() < 0.2 else []
+    options += [option for option in OF_PARSE if chance.random() < 0.2]
     options += chance.choice(
         ([], [], ["--input", "tokens"], ["--input", "conllu"], ["--input", "text"], ["-o", "out"], ["-o", "new.txt"])
     )
@@ -342,12 +322,6 @@ def probable(conllu: str) -> dict[str, str]:
     }
 
 
-def json_lines_mutated(chance: Random, content: bytes) -> bytes:
-    lines = content.splitlines(keepends=True)
-    place = chance.randrange(len(lines))
-    return b"".join([*lines[:place], json_mutated(chance, lines[place]), b"\n", *lines[place + 1 :]])
-
-
 def pieces(place: Place) -> None:
     """The vocabulary of a folder of Hugging Face's."""
     chance = place.chance
@@ -358,13 +332,8 @@ def pieces(place: Place) -> None:
     if name == "tokenizer.json" and chance.random() < 0.5:
         (place.folder / "folder/vocab.txt").unlink()
     place.guard()
-    place.run(
-        "prepare",
-        "tiny.yaml",
-        TRANSFORMER,
-        "data.vocabulary={kind: wordpiece, folder: folder}",
-        "data.prepared=here/prepared",
-    )
+    vocabulary = "data.vocabulary={kind: wordpiece, folder: folder}"
+    place.run("prepare", "tiny.yaml", TRANSFORMER, vocabulary, "data.prepared=here/prepared")
 
 
 GROUPS = (

@@ -201,14 +201,10 @@ def writing(place: Place) -> None:
         place.require(not found or found == whole, f"half a folder is there: {sorted(found)}", ended)
         shutil.rmtree(out, ignore_errors=True)
     else:
-        _require_whole(place, out, old, ended)
+        whole_file = (place.material / out.name).read_text("utf-8")
+        place.require(out.read_text("utf-8") in (old, whole_file), "half a file is there", ended)
     ended = place.run(*COUNTED[command])
     place.require(ended.code == 0, f"exit code {ended.code} of what was to go on", ended)
-
-
-def _require_whole(place: Place, out: Path, old: str, ended: Ended) -> None:
-    whole = (place.material / out.name).read_text("utf-8")
-    place.require(out.read_text("utf-8") in (old, whole), "half a file is there", ended)
 
 
 def kill(place: Place) -> None:

@@ -116,7 +116,12 @@ def make(folder: Path) -> None:
     for name, text in written.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "train.conllu.gz").write_bytes(gzip.compress(sentences("train", 40).encode(), mtime=0))
-    _commands(folder)
+    for name, overrides in RUNS.items():
+        _run(folder, ("train", "tiny.yaml", *SHORT, *overrides, f"name={name}"))
+    _run(folder, ("export", "runs/bert", "folder", "--format", "hf"))
+    _run(folder, ("export", "runs/tagger", "exported"))
+    ended = start(("parse", "runs/tiny", "dev.conllu", "--channel", "0"), folder, folder / "streams").wait(120)
+    (folder / "trees.conllu").write_text(ended.out, encoding="utf-8")
     (folder / "here").mkdir()
     counts = {}
     for name, arguments in COUNTED.items():
@@ -124,16 +129,6 @@ def make(folder: Path) -> None:
     (folder / "counted.json").write_text(json.dumps(counts), encoding="utf-8")
     ended = start((*BULK, "--merge"), folder, folder / "streams").wait(120)
     (folder / "merged.conllu").write_text(ended.out, encoding="utf-8")
-
-
-def _commands(folder: Path) -> None:
-    for name, overrides in RUNS.items():
-        _run(folder, ("train", "tiny.yaml", *SHORT, *overrides, f"name={name}"))
-    _run(folder, ("export", "runs/bert", "folder", "--format", "hf"))
-    _run(folder, ("export", "runs/tagger", "exported"))
-    for name, options in {"gold.conllu": (), "trees.conllu": ("--channel", "0")}.items():
-        ended = start(("parse", "runs/tiny", "dev.conllu", *options), folder, folder / "streams").wait(120)
-        (folder / name).write_text(ended.out, encoding="utf-8")
 
 
 def _run(folder: Path, arguments: Sequence[str], counted: str | None = None) -> int:

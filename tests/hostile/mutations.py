@@ -230,11 +230,9 @@ def _altered(chance: Random, value: Any) -> Any:
 
 def _larger(chance: Random, value: Any) -> Any:
     if isinstance(value, list):
-        return (
-            value[:-1]
-            if value and chance.random() < 0.5
-            else value * chance.choice((2, 50)) + [copy.deepcopy(chance.choice(WRONG))]
-        )
+        if value and chance.random() < 0.5:
+            return value[:-1]
+        return value * chance.choice((2, 50)) + [copy.deepcopy(chance.choice(WRONG))]
     if isinstance(value, dict):
         return {**value, "extra": copy.deepcopy(chance.choice(WRONG))}
     if isinstance(value, str):
@@ -284,6 +282,13 @@ def tensors_mutated(chance: Random, content: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + bytes(data)
 
 
+def json_lines_mutated(chance: Random, content: bytes) -> bytes:
+    """A file with a JSON value in each line, one of which is mutated."""
+    lines = content.splitlines(keepends=True)
+    number = chance.randrange(len(lines))
+    return b"".join([*lines[:number], json_mutated(chance, lines[number]), b"\n", *lines[number + 1 :]])
+
+
 def of_kind(chance: Random, name: str, content: bytes) -> bytes:
     """A file with something wrong in it that its kind knows, by its name; now and then any mutation."""
     if chance.random() < 0.25:
@@ -291,10 +296,10 @@ def of_kind(chance: Random, name: str, content: bytes) -> bytes:
     try:
         if name.endswith(".safetensors"):
             return tensors_mutated(chance, content)
-        if name.endswith((".json", ".jsonl")):
-            lines = content.splitlines(keepends=True) if name.endswith(".jsonl") else [content]
-            number = chance.randrange(len(lines))
-            return b"".join([*lines[:number], json_mutated(chance, lines[number]), b"\n", *lines[number + 1 :]])
+        if name.endswith(".jsonl"):
+            return json_lines_mutated(chance, content)
+        if name.endswith(".json"):
+            return json_mutated(chance, content) + b"\n"
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):  # it was mutated before
         pass
     return mutated(chance, content)

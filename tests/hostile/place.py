@@ -37,8 +37,6 @@ class Group:
     count: int
     """Inputs of a whole attack."""
     attack: Callable[[Place], None]
-    needs: Collection[str] = ()
-    """The names of what it needs of the material, see :mod:`.material`."""
 
 
 @dataclass

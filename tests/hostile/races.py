@@ -129,22 +129,14 @@ def choices(place: Place) -> None:
     place.write("runs/tiny/notes.txt", "what a user has written\n")
     place.guard("runs/tiny/checkpoints")
     verbs: list[tuple[str, ...]] = [("eval", "runs/tiny", "--split", "dev", "--choose")] * 2
-    verbs.append(
-        place.chance.choice(
-            (
-                ("eval", "runs/tiny", "--split", "dev"),
-                ("parse", "runs/tiny", "dev.conllu"),
-                ("export", "runs/tiny", "out"),
-            )
-        )
-    )
+    read = ("eval", "runs/tiny", "--split", "dev"), ("parse", "runs/tiny", "dev.conllu"), ("export", "runs/tiny", "out")
+    verbs.append(place.chance.choice(read))
     started = [place.start(*verb, delay=_delay(place)) for verb in verbs]
     ended = [place.wait(one) for one in started]
     place.require(any(one.code == 0 for one in ended[:2]), "no choice was stored", ended[0])
     for one in ended[:2]:
-        place.require(
-            one.code == 0 or (one.code == 2 and "is in use by" in one.err), f"exit code {one.code} of a choice", one
-        )
+        refused = one.code == 2 and "is in use by" in one.err
+        place.require(one.code == 0 or refused, f"exit code {one.code} of a choice", one)
     place.require(ended[2].code == 0, f"exit code {ended[2].code} of who only reads", ended[2])
     after = place.run("eval", "runs/tiny", "dev.conllu", "--masks", "1")
     place.require(after.code == 0, "the checkpoint is not whole", after)
@@ -156,11 +148,8 @@ def stopped_between(place: Place) -> None:
     place.guard()
     running = place.start("train", "tiny.yaml", *ENDLESS, "--run", RUN)
     if place.require(_until(lambda: len(_updates(place.folder / RUN)) >= 2), "the training does not begin"):
-        for verb in (
-            ("eval", RUN, "--split", "dev", "--choose"),
-            ("train", RUN, "--resume"),
-            ("train", RUN, "--overwrite"),
-        ):
+        choose = ("eval", RUN, "--split", "dev", "--choose")
+        for verb in (choose, ("train", RUN, "--resume"), ("train", RUN, "--overwrite")):
             ended = place.run(*verb)
             refused = ended.code == 2 and f"is in use by process {running.process} on" in ended.err
             place.require(refused, f"exit code {ended.code} beside a training", ended)
