@@ -18,7 +18,7 @@ Everything is float64 and quadratic in I · J: a model uses ``moments.py``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
@@ -94,18 +94,11 @@ def linear(
     row_variance: Float[Tensor, " r"],
     mean_x: Float[Tensor, "i j"],
     cov_x: Float[Tensor, "i j i j"],
-    *,
-    rules: Rules = "corrected",
 ) -> tuple[Float[Tensor, "r j"], Float[Tensor, "r j r j"]]:
     """Moments of W X, exact: (8) and (9) with W's covariance δ_uv δ_ik σ_u²; the transpose in (9) changes nothing."""
-    del rules
     _require_variances("linear", row_variance, cov_x)
-    return mean_w @ mean_x, through(mean_w, cov_x) + weight_part(row_variance, mean_x, cov_x)
-
-
-def through(matrix: Float[Tensor, "r i"], cov: Float[Tensor, "i j i j"]) -> Float[Tensor, "r j r j"]:
-    """The covariance of ``matrix @ X``."""
-    return torch.einsum("ui,iakb,vk->uavb", matrix, cov, matrix)
+    of_input = torch.einsum("ui,iakb,vk->uavb", mean_w, cov_x, mean_w)
+    return mean_w @ mean_x, of_input + weight_part(row_variance, mean_x, cov_x)
 
 
 def weight_part(
@@ -235,9 +228,9 @@ def block(
     attended = _attention if rules == "corrected" else _independent_attention
     mean, cov = attended(parameters, variances, mean, cov, heads)
     z, of_z = layer_norm(mean, cov, *_norm(parameters, variances, 1), eps=eps, rules=rules)
-    inner, of_inner = linear(parameters["F1"], variances["F1"], z, of_z, rules=rules)
+    inner, of_inner = linear(parameters["F1"], variances["F1"], z, of_z)
     active, of_active = relu(inner, of_inner, rules=rules)
-    out, of_out = linear(parameters["F2"], variances["F2"], active, of_active, rules=rules)
+    out, of_out = linear(parameters["F2"], variances["F2"], active, of_active)
     of_out = of_out + of_z
     if rules == "corrected":  # Ỹ and Z go together: by the derivative of the expected ReLU, Φ(t)
         open_ = _normal(_in_deviations(inner, _deviations(of_inner)))
@@ -259,13 +252,13 @@ def _attention(
         logits = logits + torch.einsum("ui,uk,iakb->ab", q, k, cov)
         size = len(q)
         logits, of_weights = logits / math.sqrt(size), of_weights / size
-        slope = _derivative(partial(_logits, parameters, head=head), mean)
+        slope = jacrev(partial(_logits, parameters, head=head))(mean)  # [u, a, i, k]
         of_input = torch.einsum("acik,ikjl,bdjl->acbd", slope, cov, slope)
         attention, _ = softmax_rows(logits, of_weights + of_input)
         _, of_attention = softmax_rows(logits, of_weights)
         parts.append(product((v @ mean).mT, _transposed(of_v), attention.mT, _transposed(of_attention)))
     stacked, of_stacked = _stacked(parts)
-    slope = _derivative(partial(_heads, parameters, heads=heads), mean)
+    slope = jacrev(partial(_heads, parameters, heads=heads))(mean)
     with_input = torch.einsum("uaik,ikjl->uajl", slope, cov)
     of_stacked = of_stacked + torch.einsum("uajl,vbjl->uavb", with_input, slope)
     out, of_out = linear(parameters["O"], variances["O"], stacked, of_stacked)
@@ -280,12 +273,12 @@ def _independent_attention(
     independent, and the residual, too."""
     parts = []
     for head in range(heads):
-        q, k, v = (linear(parameters[f"{n}{head}"], variances[f"{n}{head}"], mean, cov, rules="seed") for n in "QKV")
+        q, k, v = (linear(parameters[f"{n}{head}"], variances[f"{n}{head}"], mean, cov) for n in "QKV")
         logits, of_logits = product(*q, *k, rules="seed")
         size = len(q[0])
         attention, of_attention = softmax_rows(logits / math.sqrt(size), of_logits / size, rules="seed")
         parts.append(product(v[0].mT, _transposed(v[1]), attention.mT, _transposed(of_attention), rules="seed"))
-    out, of_out = linear(parameters["O"], variances["O"], *_stacked(parts), rules="seed")
+    out, of_out = linear(parameters["O"], variances["O"], *_stacked(parts))
     return out + mean, of_out + cov
 
 
@@ -335,12 +328,6 @@ def _stacked(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         cov[start:end, :, start:end] = of_part
         start = end
     return means, cov
-
-
-def _derivative(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """∂ f[u, a] / ∂ x[i, k], as ``[u, a, i, k]``."""
-    slope: Tensor = jacrev(function)(at)
-    return slope
 
 
 def _transposed(cov: Tensor) -> Tensor:

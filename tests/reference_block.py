@@ -82,7 +82,7 @@ def sampled(blocks: list[Block], x: Tensor, spread: float, draws: int, *, chunk:
     generator = torch.Generator().manual_seed(99)
     total, squares, half = torch.zeros(x.numel()).double(), torch.zeros(x.numel(), x.numel()).double(), None
     for done in range(chunk, draws + 1, chunk):
-        y = x + spread * _noise((chunk, *x.shape), generator)
+        y = x + spread * torch.randn(chunk, *x.shape, generator=generator, dtype=torch.float64)
         for block in blocks:
             y = _forward(_drawn(block, chunk, generator), y)
         flat = y.flatten(1)
@@ -99,15 +99,11 @@ def _relative(found: Tensor, wanted: Tensor) -> float:
     return float((found - wanted).norm() / wanted.norm())
 
 
-def _noise(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
 def _drawn(block: Block, draws: int, generator: torch.Generator) -> dict[str, Tensor]:
     found = {}
     for name, mean in block.parameters.items():
         deviation = block.variances[name].sqrt()
-        noise = _noise((draws, *mean.shape), generator)
+        noise = torch.randn(draws, *mean.shape, generator=generator, dtype=torch.float64)
         found[name] = mean + noise * (deviation[:, None] if mean.ndim == 2 else deviation)
     return found
 

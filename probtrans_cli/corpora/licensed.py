@@ -27,13 +27,12 @@ MIKOLOV = {"train": ("ptb.train.txt", 42_068), "dev": ("ptb.valid.txt", 3_370), 
 WORDS = 9_999
 
 
-def ptb_mlm(corpus: Corpus, options: Options) -> Iterator[Placed]:
+def ptb_mlm(_: Corpus, options: Options) -> Iterator[Placed]:
     """Convert ``simple-examples/data`` of Mikolov's language-model toolkit.
 
     It has no punctuation, lower-case words, `N` for numbers and `<unk>` for all but 9,998 words; only blanks at the
     ends of lines are removed. The usual "10,000 words" count an end-of-sentence mark, the paper's count its `<mask>`.
     """
-    del corpus
     texts = {}
     for split, (name, count) in MIKOLOV.items():
         lines = [line.strip(" ") for line in read_lines(_source(options) / name)]
@@ -56,13 +55,12 @@ COLLINS = {
 PLACES = (".", "wsj", "mrg/wsj", "parsed/mrg/wsj")
 
 
-def ptb_pos(corpus: Corpus, options: Options) -> Iterator[Placed]:
+def ptb_pos(_: Corpus, options: Options) -> Iterator[Placed]:
     r"""Convert LDC99T42 to CoNLL-U with tags in XPOS, in the split of Collins (2002).
 
     Words and tags are those of the trees in the .mrg files; empty elements (-NONE-) are left out, -LRB- and its kind,
     `\/` and `\*` stay as they are. The .pos files are not read: they do not mark the ends of sentences.
     """
-    del corpus
     source = _source(options)
     folder = next((source / place for place in PLACES if (source / place / "00").is_dir()), None)
     if folder is None:
@@ -106,7 +104,7 @@ VOCABULARY = 30_231
 NO_WORDS = {".", ",", ":", "``", "''", "-LRB-", "-RRB-", "$", "#"}
 
 
-def bllip(corpus: Corpus, options: Options) -> Iterator[Placed]:
+def bllip(_: Corpus, options: Options) -> Iterator[Placed]:
     """Make BLLIP-XS of LDC2000T43, a sentence a line; it takes some minutes.
 
     What the paper says (appendix D.1): train is the XS part of Hu et al. (2020), about 40,000 sentences and a million
@@ -119,7 +117,6 @@ def bllip(corpus: Corpus, options: Options) -> Iterator[Placed]:
     (3.5 is N.N), and that currency signs go with the punctuation. That code also cuts dev and test; the paper does not
     speak of it, and here they are whole. The result has not been compared with the paper's own files.
     """
-    del corpus
     source = _source(options)
     folders = [source / name for name in ("", "bliip_87_89_wsj", "bllip_87_89_wsj")]
     folder = next((folder for folder in folders if all((folder / year).is_dir() for year in YEARS)), None)
@@ -162,13 +159,12 @@ def _sentences(section: Path) -> Iterator[list[str]]:
 SHARED_TASK = {"train": ("eng.train", 14_041), "dev": ("eng.testa", 3_250), "test": ("eng.testb", 3_453)}
 
 
-def conll03(corpus: Corpus, options: Options) -> Iterator[Placed]:
+def conll03(_: Corpus, options: Options) -> Iterator[Placed]:
     """Check the English files of the shared task (four columns, number of sentences), and write them as they are.
 
     -DOCSTART- lines and IOB1 tags stay, also the two tags of eng.train that most copies have against the rules of IOB1
     (B-MISC behind O, "Atlanta Games" and "Urdu-speaking"): `prepare` warns of them and reads them as conlleval does.
     """
-    del corpus
     texts = {}
     for split, (name, count) in SHARED_TASK.items():
         path = _source(options) / name

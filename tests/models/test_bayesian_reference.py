@@ -76,13 +76,13 @@ def test_a_product_is_that_of_draws() -> None:
 
 
 def test_a_linear_layer_is_a_product_with_independent_rows() -> None:
-    weights, row_variance, x, cov = normal(3, 4, seed=1), normal(3, seed=2).square(), normal(4, 2, seed=3), None
+    weights, row_variance, x = normal(3, 4, seed=1), normal(3, seed=2).square(), normal(4, 2, seed=3)
     cov = random_cov(4, 2, seed=4)
     of_weights = torch.zeros(4, 3, 4, 3)  # of Wᵀ
     for i, u in every(range(4), range(3)):
         of_weights[i, u, i, u] = row_variance[u]
+    mean, found = full.linear(weights, row_variance, x, cov)
     for rules in ("corrected", "seed"):
-        mean, found = full.linear(weights, row_variance, x, cov, rules=rules)
         wanted_mean, wanted = full.product(weights.T, of_weights, x, cov, rules=rules)
         assert torch.allclose(mean, wanted_mean, rtol=0, atol=1e-12)
         assert torch.allclose(found, wanted, rtol=0, atol=1e-12)

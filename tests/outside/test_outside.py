@@ -39,16 +39,20 @@ for line in sys.stdin:
 """
 
 
+def install(site: Path, name: str, points: str) -> None:
+    """Let a package be installed in a folder, with these entry points."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[probtrans.kinds]\n{points}")
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process with an installed package whose entry points name the modules."""
     site = tmp_path_factory.mktemp("site")
     (site / "outside").symlink_to(HERE)
-    info = site / "outside-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
-    points = "".join(f"{kind} = outside.{kind}\n" for kind in (*KINDS, "alone"))
-    (info / "entry_points.txt").write_text(f"[probtrans.kinds]\n{points}")
+    install(site, "outside", "".join(f"{kind} = outside.{kind}\n" for kind in (*KINDS, "alone")))
     return environment() | {"PYTHONPATH": f"{ROOT}:{site}"}
 
 
@@ -268,10 +272,7 @@ def test_ternary_scores(commands: Commands, tmp_path: Path) -> None:
 
 
 def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
-    info = tmp_path / "broken-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[probtrans.kinds]\nx = no_such_module\n")
+    install(tmp_path, "broken", "x = no_such_module\n")
     done = subprocess.run(
         [sys.executable, "-m", "probtrans_cli", "train", "quickstart", "--print"], capture_output=True, text=True,
         env=environment() | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}, timeout=60,

@@ -14,7 +14,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 4", "9 3 2 3 2 3", "1 5")
 KINDS = {"arg1": 0, "rel": 1, "arg2": 2, "conj": 0, "cc": 3}
 """The colour of a bar of each kind, by its place in COLOURS; of another kind it is the first one."""
-INK = "#1A1A1A"
+INK, FAINT = "#1A1A1A", "#555555"
 WORD_SIZE = 15  # pixels
 NARROW, BROAD = frozenset("iljtfrI.,;:'|!()[]{} "), frozenset("mwMW@%")
 FONT = "'DejaVu Sans', 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
@@ -64,17 +64,10 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         lines.append(_curve(arc, start, end, base, peak))
         if text := arc.label(show_probability=show_probability, root="root"):
             labels.append(_label((start + end) / 2, peak - 4, text))
-    shown = [
-        f'<text x="{decimal(mirrored(x))}" y="{decimal(base + 18)}" font-size="{WORD_SIZE}" '
-        f'text-anchor="middle" fill="{INK}">{escape(word)}</text>'
-        for x, word in zip(centres, words, strict=True)
-    ]
-    shown += [
-        f'<text x="{decimal(mirrored(x))}" y="{decimal(below + 20 + NOTE_STEP * line)}" '
-        f'font-size="{LABEL_SIZE}" text-anchor="middle" fill="#555555">{escape(text)}</text>'
-        for x, texts in zip(centres, notes, strict=True)
-        for line, text in enumerate(texts, start=1)
-    ]
+    shown = [_text(mirrored(x), base + 18, word, size=WORD_SIZE) for x, word in zip(centres, words, strict=True)]
+    for x, texts in zip(centres, notes, strict=True):
+        for line, text in enumerate(texts, start=1):
+            shown.append(_text(mirrored(x), below + 20 + NOTE_STEP * line, text, fill=FAINT))
     for (first, last, name), span in zip(spans, drawing.spans, strict=True):
         left = centres[first - 1] - widths[first - 1] / 2 + 4
         right = centres[last - 1] + widths[last - 1] / 2 - 4
@@ -89,8 +82,7 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     ]
     if title:
         side, anchor = (width - MARGIN, "end") if drawing.right_to_left else (MARGIN, "start")
-        style = f'font-size="12" text-anchor="{anchor}" fill="#555555"'
-        head.append(f'<text x="{decimal(side)}" y="18" {style}>{escape(title)}</text>')
+        head.append(_text(side, 18, title, size=12, anchor=anchor, fill=FAINT))
     return "\n".join([*head, *lines, *labels, *shown, *_legend(legend, height), "</svg>"]) + "\n"
 
 
@@ -145,9 +137,7 @@ def _bar(left: float, right: float, top: float, name: str, kind: str) -> str:
     return (
         f'<rect x="{decimal(left)}" y="{decimal(top)}" width="{decimal(right - left)}" height="14" rx="3" '
         f'fill="{light}" stroke="{colour}" stroke-width="0.8"/>'
-        f'<text x="{decimal((left + right) / 2)}" y="{decimal(top + 10.5)}" font-size="{LABEL_SIZE}" '
-        f'text-anchor="middle" fill="{INK}">{escape(name)}</text>'
-    )
+    ) + _text((left + right) / 2, top + 10.5, name)
 
 
 def _label(x: float, y: float, text: str) -> str:
@@ -159,9 +149,12 @@ def _label(x: float, y: float, text: str) -> str:
     return (
         f'<rect x="{decimal(x - width / 2)}" y="{decimal(y - 8.5)}" width="{decimal(width)}" height="10" '
         'fill="#FFFFFF"/>'
-        f'<text x="{decimal(x)}" y="{decimal(y)}" font-size="{LABEL_SIZE}" text-anchor="middle" '
-        f'fill="{INK}">{escape(text)}</text>'
-    )
+    ) + _text(x, y, text)
+
+
+def _text(x: float, y: float, text: str, *, size: int = LABEL_SIZE, anchor: str = "middle", fill: str = INK) -> str:
+    place = f'x="{decimal(x)}" y="{decimal(y)}"'
+    return f'<text {place} font-size="{size}" text-anchor="{anchor}" fill="{fill}">{escape(text)}</text>'
 
 
 def _legend(channels: Sequence[int | str], height: float) -> list[str]:
