@@ -30,6 +30,21 @@ class Placed(NamedTuple):
     state: Literal["already in place", "written", "written, checksum right"]
 
 
+class KnownFile(NamedTuple):
+    """A file of known content: its place under the folder of the corpus, its SHA-256, its size in bytes; and its public
+    repository (``owner/name/commit``) and path there, or `-` where it is made of others."""
+
+    path: str
+    sha256: str
+    size: int
+    repository: str
+    upstream: str
+
+    @property
+    def is_public(self) -> bool:
+        return self.repository != "-"
+
+
 @dataclass(frozen=True)
 class Corpus:
     """One corpus, or a model to start from."""
@@ -45,13 +60,19 @@ class Corpus:
     converted: tuple[str, ...] = field(default=())  # the files made of that copy
 
     @property
+    def files(self) -> list[KnownFile]:
+        """Its lines of ``corpora.tsv``; none of a licensed corpus."""
+        rows = (row for row in _table() if row[0] == self.name)
+        return [KnownFile(path, sha256, int(size), *upstream) for _, path, sha256, size, *upstream in rows]
+
+    @property
     def paths(self) -> list[str]:
-        return [f"{self.folder}/{path}" for path in (*self.converted, *(row[1] for row in rows_of(self.name)))]
+        return [f"{self.folder}/{path}" for path in (*self.converted, *(file.path for file in self.files))]
 
     @property
     def size(self) -> int:
         """Bytes of its public files; 0 for a licensed corpus."""
-        return sum(int(row[3]) for row in rows_of(self.name))
+        return sum(file.size for file in self.files)
 
     def place(self, options: Options) -> Iterator[Placed]:
         """Put the files in place, one after the other, and yield what happened to each."""
@@ -63,12 +84,6 @@ class Corpus:
 def _table() -> list[list[str]]:
     lines = Path(__file__).with_name("corpora.tsv").read_text("utf-8").splitlines()
     return [line.split("\t") for line in lines[1:]]
-
-
-def rows_of(corpus: str) -> list[list[str]]:
-    """Return the lines of ``corpora.tsv`` of a corpus: corpus, path, SHA-256, bytes, repository and path there; `-`
-    where a file is made here of others."""
-    return [row for row in _table() if row[0] == corpus]
 
 
 _SPLITS = ("train", "dev", "test")

@@ -18,14 +18,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from probtrans_cli import console
 from probtrans_cli.atomic import left_of
-from probtrans_cli.corpora import Corpus, Options, Placed, rows_of
+from probtrans_cli.corpora import KnownFile, Options, Placed
 from probtrans_cli.errors import FULL, DataError, reason, unwritten
 from probtrans_cli.folders import regular
 
@@ -38,62 +37,43 @@ NO_NETWORK = "without a network take a local copy: --from DIR"
 Opener = Callable[[], BinaryIO]
 
 
-@dataclass(frozen=True)
-class KnownFile:
-    """A file of known content: its place under the folder of the corpus, its SHA-256, its size in bytes; and its public
-    repository (``owner/name/commit``) and path there, or `-` where it is made of others."""
-
-    path: str
-    sha256: str
-    size: int
-    repository: str = "-"
-    upstream: str = "-"
-
-    @property
-    def is_public(self) -> bool:
-        return self.repository != "-"
-
-    def open(self, source: Path | None) -> BinaryIO:
-        """Open the official file over https, or its copy in the folder ``source``."""
-        if source is None:
-            address = f"{ADDRESS}/{self.repository}/{self.upstream}"
-            try:
-                return cast(BinaryIO, urllib.request.urlopen(address, timeout=SECONDS))  # noqa: S310  (an address of ours)
-            except (OSError, http.client.HTTPException) as error:
-                raise DataError(f"{address}: {error or type(error).__name__}", hint=NO_NETWORK) from error
-        # Under its official path or name or the one it gets here, gzipped or not.
-        stems = dict.fromkeys((self.upstream, self.upstream.rpartition("/")[2], self.path))
-        names = [stem + end for stem in stems for end in ("", ".gz")]
-        for name in names:
-            path = source / name
-            if path.is_file():
-                return cast(BinaryIO, gzip.open(path)) if name.endswith(".gz") else path.open("rb")
-        hint = "give --from the folder that holds them"
-        raise DataError(f"{source}: none of {', '.join(names)} is there", hint=hint)
-
-
-def files_of(corpus: Corpus) -> list[KnownFile]:
-    return [KnownFile(path, sha256, int(size), *rest) for _, path, sha256, size, *rest in rows_of(corpus.name)]
+def opened(file: KnownFile, source: Path | None) -> BinaryIO:
+    """Open the official file over https, or its copy in the folder ``source``."""
+    if source is None:
+        address = f"{ADDRESS}/{file.repository}/{file.upstream}"
+        try:
+            return cast(BinaryIO, urllib.request.urlopen(address, timeout=SECONDS))  # noqa: S310  (an address of ours)
+        except (OSError, http.client.HTTPException) as error:
+            raise DataError(f"{address}: {error or type(error).__name__}", hint=NO_NETWORK) from error
+    # Under its official path or name or the one it gets here, gzipped or not.
+    stems = dict.fromkeys((file.upstream, file.upstream.rpartition("/")[2], file.path))
+    names = [stem + end for stem in stems for end in ("", ".gz")]
+    for name in names:
+        path = source / name
+        if path.is_file():
+            return cast(BinaryIO, gzip.open(path)) if name.endswith(".gz") else path.open("rb")
+    hint = "give --from the folder that holds them"
+    raise DataError(f"{source}: none of {', '.join(names)} is there", hint=hint)
 
 
 # --- putting files in place -------------------------------------------------------------------------------------------
 
 
 def place(file: KnownFile, options: Options, opener: Opener | None = None) -> Placed:
-    """Put a file of known checksum in place; ``opener``: where it comes from, by default as :meth:`KnownFile.open`."""
+    """Put a file of known checksum in place; ``opener``: where it comes from, by default as :func:`opened`."""
     target = options.folder / file.path
     if os.path.lexists(target):
         content = "no file"
         if target.is_file():
-            with target.open("rb") as there:
-                content = hashlib.file_digest(there, "sha256").hexdigest()
+            with target.open("rb") as existing:
+                content = hashlib.file_digest(existing, "sha256").hexdigest()
         if content == file.sha256:
             return Placed(target, "already in place")
         if not options.force:
             message = f"{target}: a different file is in the way (sha256 {content}, not {file.sha256})"
             raise DataError(message, hint=IN_THE_WAY)
     try:
-        with (opener or partial(file.open, options.source))() as source:
+        with (opener or partial(opened, file, options.source))() as source:
             _write(target, _checked(source, file), force=options.force)
     except (EOFError, zlib.error, zipfile.BadZipFile, http.client.HTTPException) as error:
         # a broken archive, a lost connection

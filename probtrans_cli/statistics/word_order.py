@@ -64,9 +64,10 @@ def word_order(
     number = CLASSES + 2
     pairs = np.bincount(classes[:-1] * number + classes[1:], minlength=number**2).reshape(number, number)
     expected = np.outer(pairs.sum(axis=1), pairs.sum(axis=0)) / pairs.sum() ** 2
-    there = expected > 0
+    possible = expected > 0
     information = np.zeros((number, number))
-    information[there] = np.log((pairs + PAIRS * expected)[there] / ((pairs.sum() + PAIRS) * expected)[there])
+    smoothed = (pairs + PAIRS * expected)[possible] / ((pairs.sum() + PAIRS) * expected)[possible]
+    information[possible] = np.log(smoothed)
     together = information[class_of[before], class_of[behind]]
     together[(before < 0) & (behind < 0)] = 0.0
     infrequent = class_of[here] == CLASSES

