@@ -49,6 +49,8 @@ def overrides(name: str, folder: Path, steps: int) -> list[str]:
     import yaml
     from support import stand_in
 
+    from probtrans_cli.recipe.source import load_recipe
+
     text = (ROOT / "recipes" / f"{name}.yaml").read_text("utf-8")
     data = yaml.safe_load(text)["data"]
     form = data.get("format", "auto")
@@ -61,18 +63,12 @@ def overrides(name: str, folder: Path, steps: int) -> list[str]:
             continue
         source = find(given)
         if source is None or find(data["train"]) is None:
-            changes.append(f"data.{split}={stand_in(folder, split, _section(name))}")
+            changes.append(f"data.{split}={stand_in(folder, split, load_recipe(name).data)}")
         elif split != "train":
             ending = ".conllu" if ".conllu" in given else Path(given).suffix
             beginning(source, folder / f"{split}{ending}", form in ("columns",) or ".conllu" in given)
             changes.append(f"data.{split}={split}{ending}")
     return changes
-
-
-def _section(name: str):
-    from probtrans_cli.recipe.source import load_recipe
-
-    return load_recipe(name).data
 
 
 def frozen(name: str, steps: int) -> str:

@@ -298,6 +298,40 @@ class Forks:
 FILE_EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "shutil.rmtree"}
 
 
+def counting(
+    kind: Literal["files", "calls"],
+    die_at: int | None,
+    by: signal.Signals,
+    counts: Callable[[str, str], bool] = lambda event, path: True,
+) -> Callable[[], int]:
+    """Count from now on the calls of Python functions, or the operations on files, in this process.
+
+    Before the operation of the number ``die_at`` the process sends itself the signal ``by``. ``counts`` says of an
+    operation on a file, by its audit event and its path, whether it counts. Returns a function that tells the number.
+    """
+    number = 0
+
+    def one_more() -> None:
+        nonlocal number
+        number += 1
+        if number == die_at:
+            os.kill(os.getpid(), by)
+
+    def audit(event: str, values: tuple[Any, ...]) -> None:
+        is_of_path = event in FILE_EVENTS and isinstance(values[0], str | os.PathLike)
+        if is_of_path and counts(event, os.fspath(values[0])):
+            one_more()
+
+    def trace(frame: FrameType, event: str, argument: Any) -> None:
+        one_more()  # a call: answering None, it is not asked about the lines of the function
+
+    if kind == "calls":
+        sys.settrace(trace)
+    else:
+        sys.addaudithook(audit)
+    return lambda: number
+
+
 def serve() -> None:
     """Read commands, fork, answer. The parent runs no arithmetic, so a child finds no thread pool half forked."""
 
@@ -343,27 +377,12 @@ def _child(message: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (message["file_bytes"], message["file_bytes"]))
     sys.argv = ["probtrans", *message["arguments"]]
     os.fsync = lambda handle: None  # guards against a loss of power, not against a kill, and costs most of the time
-    count = 0
-    events = {"os.rename"} if message["die_on"] else FILE_EVENTS
 
-    def one_more() -> None:
-        nonlocal count
-        count += 1
-        if count == message["die_at"]:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def counts(event: str, path: str) -> bool:
+        is_kind = event == "os.rename" or not message["die_on"]
+        return is_kind and "runs" in path and path.endswith(message["die_on"])
 
-    def audit(event: str, values: tuple[Any, ...]) -> None:
-        path = os.fspath(values[0]) if event in events and isinstance(values[0], str | os.PathLike) else ""
-        if "runs" in path and path.endswith(message["die_on"]):
-            one_more()
-
-    def trace(frame: FrameType, event: str, argument: Any) -> None:
-        one_more()  # a call: answering None, it is not asked about the lines of the function
-
-    if message["counted"] == "calls":
-        sys.settrace(trace)
-    else:
-        sys.addaudithook(audit)
+    count = counting(message["counted"], message["die_at"], signal.SIGKILL, counts)
     if message["streams"] is not None:  # the whole program, to its end
         try:
             main(message["arguments"])
@@ -375,7 +394,7 @@ def _child(message: dict[str, Any]) -> None:
     sys.settrace(None)
     sys.stdout.flush()
     sys.stderr.flush()
-    Path("operations").write_text(str(count))
+    Path("operations").write_text(str(count()))
     os._exit(code)
 
 

@@ -20,8 +20,9 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import Literal
+
+from support import counting
 
 LIMIT = 20.0  # seconds; what takes longer hangs, unless the machine is busy: `--limit` sets it
 
@@ -36,7 +37,7 @@ class Signal:
     number: signal.Signals
     at: int
     """Before this call of a Python function, or operation on a file; counted from 1."""
-    counted: str = "calls"
+    counted: Literal["calls", "files"] = "calls"
     """``calls`` or ``files``."""
 
 
@@ -151,23 +152,7 @@ def _child(
     if function is not None:
         console.set_up()
         return function()
-    count = 0
-
-    def one_more() -> None:
-        nonlocal count
-        count += 1
-        if kill is not None and count == kill.at:
-            os.kill(os.getpid(), kill.number)
-
-    def trace(frame: FrameType, event: str, argument: Any) -> None:
-        one_more()  # a call: answering None, it is not asked about the lines of the function
-
-    def audit(event: str, values: tuple[Any, ...]) -> None:
-        if event in _FILES and isinstance(values[0], str | os.PathLike):
-            one_more()
-
-    if kill is not None:
-        sys.settrace(trace) if kill.counted == "calls" else sys.addaudithook(audit)
+    count = None if kill is None else counting(kill.counted, kill.at, kill.number)
     try:
         main(list(arguments))
     except SystemExit as end:
@@ -175,9 +160,6 @@ def _child(
     sys.settrace(None)
     sys.stdout.flush()
     sys.stderr.flush()
-    if kill is not None:
-        (streams / "counted").write_text(str(count))
+    if count is not None:
+        (streams / "counted").write_text(str(count()))
     return code if isinstance(code, int) else 1
-
-
-_FILES = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "shutil.rmtree"}
