@@ -82,13 +82,13 @@ def calibration_error(probabilities: np.ndarray, gold: np.ndarray, *, bins: int 
     return sum(group.number * abs(group.confidence - group.accuracy) for group in groups) / len(gold)
 
 
-def ece_floor(probabilities: np.ndarray, *, bins: int = BINS, draws: int = FLOOR_DRAWS, seed: int = 0) -> float:
+def ece_floor(probabilities: np.ndarray, *, draws: int = FLOOR_DRAWS) -> float:
     """Return the mean calibration error, with equal mass, if gold were drawn from the probabilities themselves.
 
     An answer is then right with its confidence. The draws are always the same.
     """
     confidence, _ = answers(probabilities, np.zeros(len(probabilities)))
-    random, parts = np.random.default_rng(seed), _binned(confidence, bins, "mass")
+    random, parts = np.random.default_rng(0), _binned(confidence, BINS, "mass")
     order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])[:-1]
     ordered = confidence[order]
     errors = []

@@ -79,7 +79,6 @@ def floors(
     gold: Sequence[np.ndarray],
     punct: Sequence[np.ndarray] | None,
     frequency: Sequence[np.ndarray],
-    seed: int = 0,
 ) -> dict[str, Scores]:
     """Scores of five trees that need no model, in the conventions of :func:`attachment`.
 
@@ -91,7 +90,7 @@ def floors(
     result: dict[str, Scores] = {name: {} for name in names}
     for name, keep, tree in conventions(gold, punct):
         counts = np.concatenate([np.zeros(0), *frequency])[keep]
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(0)
         draws = [_hits(tree, tree.replaced(random_heads(tree.lengths, random))) for _ in range(RANDOM_TREES)]
         result["random_tree"][name] = _scores(tree, np.mean(draws, axis=0))
         for rule, forest in rule_trees(tree, counts).items():
@@ -136,9 +135,12 @@ def _scores(gold: Forest, hits: np.ndarray) -> dict[str, Counts]:
 
 
 @lru_cache(maxsize=2)
-def bootstrap_weights(sentences: int, seed: int = 0) -> np.ndarray:
-    """Draw the sentences of a file ``DRAWS`` times with replacement; uint8 counts ``[DRAWS, sentences]``."""
-    random = np.random.default_rng(seed)
+def bootstrap_weights(sentences: int) -> np.ndarray:
+    """Draw the sentences of a file ``DRAWS`` times with replacement; uint8 counts ``[DRAWS, sentences]``.
+
+    The draws are always the same.
+    """
+    random = np.random.default_rng(0)
     weights = np.zeros((DRAWS, sentences), dtype=np.uint8)  # no sentence is drawn 256 times: once in 10^500 files
     for draw in range(DRAWS):
         weights[draw] = np.bincount(random.integers(0, max(sentences, 1), sentences), minlength=sentences)
@@ -146,9 +148,9 @@ def bootstrap_weights(sentences: int, seed: int = 0) -> np.ndarray:
     return weights
 
 
-def bootstrap_totals(counts: np.ndarray, seed: int = 0) -> np.ndarray:
+def bootstrap_totals(counts: np.ndarray) -> np.ndarray:
     """Sum ``counts [S, k]`` over the sentences of each draw: ``[DRAWS, k]``."""
-    weights, counts = bootstrap_weights(len(counts), seed), counts.astype(np.float32)
+    weights, counts = bootstrap_weights(len(counts)), counts.astype(np.float32)
     # As floats for BLAS, some draws at a time; float32 is exact up to 16 million words.
     blocks = [weights[start : start + 100].astype(np.float32) @ counts for start in range(0, DRAWS, 100)]
     return np.concatenate(blocks).astype(np.float64)
