@@ -25,11 +25,11 @@ runpy.run_path(f"{sys.path[0]}/example.py", run_name="__main__")
 """
 
 
-def graph_of(made: Made, *, arcs: bool = True) -> Graph:
+def graph_of(made: Made) -> Graph:
     """The graph of a made network; with the arcs of its last iteration."""
     section: Any = made.network.encoder.section
     wants = made.task.wants(made.batch([0, 1]))
-    plan = Plan.of(made.network, wants, divides=made.vocabulary.divides, iteration=section.iterations if arcs else None)
+    plan = Plan.of(made.network, wants, divides=made.vocabulary.divides, iteration=section.iterations)
     return graphs.graph_of(made.network, plan)
 
 

@@ -39,13 +39,13 @@ Parameters = Mapping[str, Tensor]
 
 
 def forward(
-    parameters: Parameters, x: Float[Tensor, "i j"], heads: int, *, divisor: Divisor = "deviation", eps: float = 0.0
+    parameters: Parameters, x: Float[Tensor, "i j"], heads: int, *, divisor: Divisor = "deviation"
 ) -> Float[Tensor, "i j"]:
     """The block with certain weights: attention, residual, layer norm, feed-forward, residual, layer norm (1.2, 4)."""
     outputs = parameters["O"] @ _heads(parameters, x, heads)
-    z = _normed(outputs + x, parameters["g1"], parameters["b1"], divisor, eps)
+    z = _normed(outputs + x, parameters["g1"], parameters["b1"], divisor)
     inner = functional.relu(parameters["F1"] @ z)
-    return _normed(parameters["F2"] @ inner + z, parameters["g2"], parameters["b2"], divisor, eps)
+    return _normed(parameters["F2"] @ inner + z, parameters["g2"], parameters["b2"], divisor)
 
 
 def _logits(parameters: Parameters, x: Tensor, head: int) -> Float[Tensor, "j j"]:
@@ -60,9 +60,9 @@ def _heads(parameters: Parameters, x: Tensor, heads: int) -> Float[Tensor, "dh j
     return torch.cat([parameters[f"V{head}"] @ x @ weights[head].mT for head in range(heads)], dim=-2)
 
 
-def _normed(x: Tensor, gain: Tensor, shift: Tensor, divisor: Divisor, eps: float) -> Tensor:
+def _normed(x: Tensor, gain: Tensor, shift: Tensor, divisor: Divisor) -> Tensor:
     centred = x - x.mean(-2, keepdim=True)
-    variance = centred.square().mean(-2, keepdim=True) + eps
+    variance = centred.square().mean(-2, keepdim=True)
     return gain[:, None] * centred / (variance.sqrt() if divisor == "deviation" else variance) + shift[:, None]
 
 

@@ -77,9 +77,9 @@ class Sampled(NamedTuple):
         return _relative(mean.flatten(), self.mean), _relative(cov.reshape(number, number), self.cov)
 
 
-def sampled(blocks: list[Block], x: Tensor, spread: float, draws: int, *, chunk: int = 5000) -> Sampled:
+def sampled(blocks: list[Block], x: Tensor, spread: float, draws: int) -> Sampled:
     """Monte Carlo: weights and input are drawn, the plain block is computed. ``spread``: s.d. of the input."""
-    generator = torch.Generator().manual_seed(99)
+    generator, chunk = torch.Generator().manual_seed(99), 5000  # draws at a time
     total, squares, half = torch.zeros(x.numel()).double(), torch.zeros(x.numel(), x.numel()).double(), None
     for done in range(chunk, draws + 1, chunk):
         y = x + spread * torch.randn(chunk, *x.shape, generator=generator, dtype=torch.float64)

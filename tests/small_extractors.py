@@ -66,9 +66,9 @@ PROBABILISTIC = (
 TRANSFORMER = "{kind: transformer, width: 32, inner: 48, heads: 2, layers: 2, dropout: 0.0}"
 
 
-def extags(sentences: Sequence[tuple[str, Sequence[str]]] = SENTENCES) -> str:
+def extags() -> str:
     """The sentences as a file of `format: extractions`."""
-    return "".join("\n".join([f"{text} {EXTRA}", *rows]) + "\n" for text, rows in sentences)
+    return "".join("\n".join([f"{text} {EXTRA}", *rows]) + "\n" for text, rows in SENTENCES)
 
 
 def gold(folder: Path) -> Path:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,10 @@ def _moment(place: Place, command: str) -> Signal:
     return Signal(chance.choice(SIGNALS), chance.randint(1, count), kind)
 
 
-def _killed(place: Place, command: str, *arguments: str, also: Collection[int] = ()) -> Ended:
+def _killed(place: Place, command: str, *arguments: str) -> Ended:
     """Run a command that gets a signal at any moment."""
     moment = _moment(place, command)
-    ended = place.run(*arguments, kill=moment, allowed=killed_by(moment.number) | set(also))
+    ended = place.run(*arguments, kill=moment, allowed=killed_by(moment.number))
     if ended.code in STOPPED:
         right = 130 if moment.number == signal.SIGINT else 75
         place.require(ended.code == right, f"exit code {ended.code} after {moment.number.name}", ended)

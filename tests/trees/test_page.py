@@ -38,8 +38,8 @@ def analysis(words: tuple[str, ...], *, seed: int = 0, root: bool = True, **opti
     return EveryTree(words, heads, arc_probabilities(heads, marginals), marginals, **options)
 
 
-def record(html: str, index: int = 0) -> dict[str, Any]:
-    return json.loads(re.findall(r'class="sentence">(.*)</script>', html)[index])
+def record(html: str) -> dict[str, Any]:
+    return json.loads(re.findall(r'class="sentence">(.*)</script>', html)[0])
 
 
 # --- what it is made of ---
