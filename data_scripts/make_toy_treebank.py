@@ -462,7 +462,6 @@ def check(splits: dict[str, list[Word]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--out", type=Path, default=TOY, metavar="DIR", help="folder to write (default: the package)")
     parser.add_argument("--seed", type=int, default=1)

@@ -148,7 +148,6 @@ def sentences(number: int, r: Random, seen: set[str]) -> list[Made]:
 
 
 def main() -> int:
-    """Write both files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, default=TOY, help="folder to write; default: inside the package")
     parser.add_argument("--seed", type=int, default=0)

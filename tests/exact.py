@@ -134,8 +134,6 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The factors of one sentence."""
-
     unary: Tensor
     pairs: Tensor
     root: Tensor | None

@@ -97,7 +97,6 @@ def frozen(name: str, steps: int) -> str:
 
 
 def main() -> None:
-    """Print a line for every recipe, or for those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipes", nargs="*")
     parser.add_argument("--steps", type=int, default=50)

@@ -275,7 +275,6 @@ class Forks:
         return self.wait(folder)
 
     def close(self) -> None:
-        """End the server."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()

@@ -28,7 +28,6 @@ PIECES, HIDDEN = 30_522, 0.15
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status."""
     parser = parser_of("baseline", __doc__)
     parser.add_argument("--rounds", type=int, default=7, help="rounds after the warm-up (default 7)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
@@ -64,7 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def competitors(lengths: Sequence[Sequence[int]], device: object) -> dict[str, list[Step]]:
-    """The steps of both on the same batches."""
     import torch
     from torch import Tensor, nn
 
@@ -130,8 +128,6 @@ def language_models(lengths: Sequence[Sequence[int]], device: object) -> dict[st
         return loss
 
     class LanguageModelStep:
-        """Forward and backward of a model's loss on a batch."""
-
         def __init__(self, model: nn.Module, loss: Callable[..., Tensor], batch: tuple[Tensor, ...]) -> None:
             self.model, self.loss, self.batch = model, loss, batch
 
@@ -141,7 +137,6 @@ def language_models(lengths: Sequence[Sequence[int]], device: object) -> dict[st
             loss.backward()
 
         def forget(self) -> None:
-            """Let go of the gradients."""
             self.model.zero_grad(set_to_none=True)
 
     generator = torch.Generator().manual_seed(0)

@@ -30,7 +30,6 @@ READ = (sys.executable, "-m", "tests.bench.corpus", "--read")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status."""
     parser = parser_of("corpus", __doc__)
     parser.add_argument("sizes", metavar="N", type=int, nargs="*", help="sentences")
     parser.add_argument("--read", metavar="FOLDER", help="only: the batches of an epoch over a prepared folder")
@@ -88,7 +87,6 @@ def sentences(count: int) -> Iterator[str]:
 
 
 def read(folder: Path) -> None:
-    """Put the batches of an epoch together, one after the other."""
     import torch
 
     from probtrans_cli.data.corpus.batches import plan
@@ -121,7 +119,6 @@ def measured(command: Sequence[str], folder: Path) -> tuple[float, int, int, int
 
 
 def children(process: int) -> list[int]:
-    """The processes that a process has started."""
     try:
         return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:
@@ -129,7 +126,6 @@ def children(process: int) -> list[int]:
 
 
 def show(size: int, what: str, seconds: float, peak: int, own: int, together: int) -> None:
-    """A row of the table."""
     print(
         f"{size:,} | {what} | {seconds:.0f} | {peak / 1e6:,.0f} | {own / 1e6:,.0f} | {together / 1e6:,.0f}", flush=True
     )

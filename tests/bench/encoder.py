@@ -61,7 +61,6 @@ def _takes_part(name: str, setting: Setting, kind: str) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status."""
     options = _parser().parse_args(arguments)
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # as the command: read by torch when it is imported
     if options.one:

@@ -45,7 +45,6 @@ def peak_of(device: str, precision: str) -> float | None:
 
 
 def page(given: Page) -> str:
-    """The whole page, in Markdown."""
     lines = ["# On a GPU", "", "; ".join(f"{name}: {value}" for name, value in given.machine.items()) + ".", ""]
     if given.tests is not None:
         lines += [f"`pytest -m gpu`: {given.tests}", ""]

@@ -100,7 +100,6 @@ class Treebank:
 
 
 def sentences_of(folder: Path, split: str) -> list[Sentence]:
-    """The sentences of a treebank."""
     return list(read_corpus(next(folder.glob(f"{split}.conllu*"))))
 
 

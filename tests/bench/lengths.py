@@ -38,7 +38,6 @@ TRANSFORMER["positions"] = {"kind": "sinusoidal"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status."""
     parser = parser_of("lengths", __doc__)
     parser.add_argument("--rounds", type=int, default=3, help="(default 3)")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, metavar="N", help="words of a sentence")

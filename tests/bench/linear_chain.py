@@ -93,7 +93,6 @@ def chain_of(recipe_name: str, overrides: Sequence[str]) -> tuple[str, float, fl
 
 
 def main() -> None:
-    """Print a line for each recipe."""
     parser = parser_of("linear_chain", __doc__)
     parser.add_argument("recipes", nargs="*", default=RECIPES, help=f"default: {' '.join(RECIPES)}")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an override of the recipes")

@@ -46,8 +46,6 @@ class Batch:
 
 
 class Step:
-    """One training step of an encoder on a batch."""
-
     def __init__(self, encoder: nn.Module, batch: Batch, width: int) -> None:
         self.encoder, self.batch = encoder, batch
         device = batch.mask.device

@@ -34,7 +34,6 @@ PARSE = (*COMMAND, "parse")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status."""
     parser = parser_of("parse", __doc__)
     parser.add_argument("run", metavar="RUN", help="a run folder or checkpoint")
     parser.add_argument("--sentences", type=int, default=4000, help="for the command (default 4000)")

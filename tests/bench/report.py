@@ -73,7 +73,6 @@ class Report:
     product_rates: list[float] = field(default_factory=list)
 
     def cell(self, setting: str, kind: str, competitor: str) -> Cell | None:
-        """The cell of these names, where there is one."""
         wanted = (setting, kind, competitor)
         return next((cell for cell in self.cells if (cell.setting, cell.kind, cell.competitor) == wanted), None)
 
@@ -111,7 +110,6 @@ def memory_ratio(cell: Cell, over: Cell) -> list[float]:
 
 
 def markdown(report: Report) -> str:
-    """The whole report."""
     least, middle, best = (f"{one(report.product_rates) / 1e9:,.0f}" for one in (min, median, max))
     head = [
         "# Encoders: a training step",
@@ -170,7 +168,6 @@ def _goals(report: Report) -> Iterator[str]:
 
 
 def _spread(values: Sequence[float]) -> str:
-    """Median (least - most)."""
     if not values:
         return "-"
     if len(values) == 1:

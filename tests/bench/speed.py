@@ -42,7 +42,6 @@ UPDATES = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status."""
     parser = parser_of("speed", __doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders or checkpoints")
     parser.add_argument("--text", default="ud/en_ewt/test.conllu", help="a CoNLL-U file, whose words are parsed")

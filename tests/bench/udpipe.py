@@ -38,7 +38,6 @@ ANNOTATION = slice(2, 8)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status."""
     parser = parser_of("udpipe", __doc__)
     parser.add_argument("treebank", help="a folder of a treebank")
     parser.add_argument("--model", type=Path, help="where the model is kept")
@@ -69,7 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(name: str) -> str:
-    """Return the text of a file of a treebank."""
     return "".join(f"{line}\n" for line in open_lines(find(name)))
 
 
@@ -86,7 +84,6 @@ def without_annotation(conllu: str) -> str:
 
 
 def trained(train: str, dev: str, tagger_iterations: int, parser_iterations: int) -> bytes:
-    """Return a model that is trained on CoNLL-U."""
     from ufal.udpipe import InputFormat, ProcessingError, Sentence, Sentences, Trainer
 
     def sentences(text: str) -> Any:
@@ -123,7 +120,6 @@ def parsed(model: Path, text: str) -> str:
 
 
 def scores_in_words(predicted: str, gold: str) -> str:
-    """Return the scores of a file in a line."""
     from probtrans_cli.reports.scorers import score
 
     scores = score("trees", predicted, gold, {})["scores"]

@@ -94,7 +94,6 @@ def most_memory(run: Callable[[], object]) -> int:
 
 
 def main() -> None:
-    """Print the table."""
     parser = parser_of("ways", __doc__)
     parser.add_argument("run", help="of a tagger with uncertain weights")
     parser.add_argument("plain", help="of the same one with certain weights")

@@ -38,8 +38,6 @@ class Tried:
 
 @dataclass
 class Row:
-    """What came of a group."""
-
     inputs: int = 0
     killed: int = 0
     """Commands that a signal has ended, or made to save and stop."""
@@ -52,7 +50,6 @@ class Row:
     seconds: float = 0.0
 
     def add(self, one: Tried) -> None:
-        """Count one more input."""
         self.inputs += 1
         self.killed += sum(code < 0 or code in STOPPED for code in one.codes)
         self.codes.update(one.codes)
@@ -114,7 +111,6 @@ class Input:
     kept: Path
 
     def attempt(self) -> Tried:
-        """Try it."""
         place = Place(
             self.group, self.seed, self.index, self.folder / "material", self.folder / f"{self.group}-{self.index}"
         )

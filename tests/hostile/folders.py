@@ -112,7 +112,6 @@ def continued(place: Place) -> None:
 
 
 def prepared(place: Place) -> None:
-    """The folder of a prepared corpus."""
     chance = place.chance
     place.copy("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "ner.txt")
     run = chance.choice(("tiny", "tagger", "ner", "char", "pieces"))

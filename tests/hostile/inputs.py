@@ -60,7 +60,6 @@ def recipe(place: Place) -> None:
 
 
 def override(place: Place) -> None:
-    """Changes of keys."""
     chance = place.chance
     place.copy("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "notes.txt")
     place.guard()
@@ -96,7 +95,6 @@ def argument(text: str) -> str:
 
 
 def arguments(place: Place) -> None:
-    """Options and names."""
     chance = place.chance
     place.copy(
         "tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "ner.txt", "notes.txt", "runs/tagger", "runs/tiny"

@@ -84,7 +84,6 @@ def replaced(place: Place) -> None:
 
 
 def _same(place: Place, run: Path, whole: Path, ended: Ended) -> None:
-    """Two runs are equal to the bit."""
     place.require(_weights(run) == _weights(whole), "other weights than those of the unbroken run", ended)
     place.require(_metrics(run) == _metrics(whole), "other metrics than those of the unbroken run", ended)
     names = [[(one / "checkpoints" / link).readlink() for link in ("best", "last")] for one in (run, whole)]

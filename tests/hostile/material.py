@@ -99,7 +99,6 @@ COUNTED: dict[str, Sequence[str]] = {
 
 
 def make(folder: Path) -> None:
-    """Make all material in a folder."""
     workplace(folder)
     ner = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n" * 4
     written = {

@@ -31,8 +31,6 @@ _FREE = {"parse", "convert", "load"}  # their stdout keeps every character where
 
 @dataclass(frozen=True)
 class Group:
-    """One kind of attack."""
-
     name: str
     count: int
     """Inputs of a whole attack."""
@@ -63,7 +61,6 @@ class Place:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def copy(self, *names: str) -> None:
-        """Copy files and folders of the material."""
         for name in names:
             source, target = self.material / name, self.folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +111,6 @@ class Place:
     # --- what is judged -----------------------------------------------------------------------------------------------
 
     def fault(self, text: str, ended: Ended | None = None) -> None:
-        """Note what is wrong."""
         if ended is not None:
             command = " ".join(map(shlex.quote, ended.arguments))[:500]
             text += f"\n    probtrans {command}\n    " + "\n    ".join(ended.err.splitlines()[-12:])[-3000:]

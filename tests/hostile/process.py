@@ -43,8 +43,6 @@ class Signal:
 
 @dataclass
 class Ended:
-    """How a command ended."""
-
     arguments: Sequence[str]
     code: int
     """Its exit code; negative: the signal that ended it."""
@@ -62,8 +60,6 @@ class Ended:
 
 @dataclass
 class Running:
-    """A command on its way."""
-
     arguments: Sequence[str]
     process: int
     streams: Path
