@@ -134,22 +134,6 @@ def test_removal_agrees_with_climbing_word_by_word() -> None:
         assert remove(tree, punct).tolist() == expected
 
 
-def test_sentences_do_not_mix() -> None:
-    """Scores of two sentences together are those of each, added up."""
-    random = np.random.default_rng(2)
-    gold = [random_trees(1, n, random)[0] for n in (3, 8, 11, 5)]
-    other = [random.integers(0, len(tree) + 1, size=len(tree)) for tree in gold]
-    punct = [random.random(len(tree)) < 0.3 for tree in gold]
-    whole = attachment(gold, other, punct)["no_punct"]["all"]
-    right = words = 0
-    for one_gold, one_other, one_punct in zip(gold, other, punct, strict=True):
-        part = attachment([one_gold], [one_other], [one_punct])["no_punct"]["all"]
-        words += int(part["words"] or 0)
-        right += round((part["uas"] or 0.0) * int(part["words"] or 0))
-    assert whole["words"] == words
-    assert whole["uas"] == pytest.approx(right / words)
-
-
 @st.composite
 def forests(draw: st.DrawFn) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     """Gold trees, predicted heads (circles and all), and which words are punctuation."""
@@ -193,27 +177,6 @@ def test_scores_agree_with_counting_arc_by_arc(
             assert {key: value for key, value in scores[name].items() if "interval" not in key} == expected
 
 
-def swap(tree: np.ndarray) -> np.ndarray:
-    """Every arc of a chain turned round."""
-    turned = np.zeros(len(tree), dtype=np.int64)
-    for dependent, head in enumerate(tree, start=1):
-        if head:
-            turned[head - 1] = dependent
-    return turned
-
-
-@given(st.lists(st.integers(1, 12), min_size=1, max_size=5))
-def test_chains_turned_round_keep_their_undirected_score(lengths: list[int]) -> None:
-    gold = [np.arange(n) for n in lengths]
-    scores = attachment(gold, [swap(tree) for tree in gold], None)["with_punct"]["all"]
-    if max(lengths) > 1:
-        assert (scores["uuas"], scores["directed"], scores["swapped"]) == (1.0, 0.0, 1.0)
-    assert scores["uas"] == pytest.approx(lengths.count(1) / sum(lengths))
-    straight = attachment(gold, gold, None)["with_punct"]["all"]
-    assert (straight["uas"], straight["swapped"]) == (1.0, 0.0 if max(lengths) > 1 else None)
-    assert straight["uas_interval"] == (None if len(lengths) == 1 else [1.0, 1.0])
-
-
 # --- intervals --------------------------------------------------------------------------------------------------------
 
 
@@ -247,15 +210,6 @@ def test_an_interval_is_as_wide_as_the_binomial_says() -> None:
     assert scores["uuas"] == 0.3
     assert low == pytest.approx(0.3 - deviation, abs=0.1 * deviation)
     assert high == pytest.approx(0.3 + deviation, abs=0.1 * deviation)
-
-
-def test_words_of_a_sentence_are_not_drawn_one_by_one() -> None:
-    """Sentences that are right or wrong as a whole, 20 words each: the interval is that of as many sentences."""
-    chain = np.arange(20)
-    gold = [chain] * 200
-    predicted = [chain if index % 2 else np.full(20, 20) * (chain < 19) for index in range(200)]
-    low, high = attachment(gold, predicted, None)["with_punct"]["all"]["uuas_interval"]
-    assert high - low > 3 * 2 * 1.96 * (0.25 / 3800) ** 0.5
 
 
 def test_draws_are_the_same_every_time_and_as_expected() -> None:
