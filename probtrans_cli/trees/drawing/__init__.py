@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -212,6 +212,20 @@ class EveryTree:
             raise ValueError(f"iteration {self.iteration} of {iterations}")
 
 
+_Shown = TypeVar("_Shown", Drawing, EveryTree)
+
+
+def shown(drawing: _Shown, show: Callable[..., str] = visible) -> _Shown:
+    """Return the same picture with texts that are safe to show: its words, notes, names of spans, and title."""
+    return replace(
+        drawing,
+        words=tuple(map(show, drawing.words)),
+        notes=tuple(tuple(map(show, texts)) for texts in drawing.notes),
+        spans=tuple(replace(span, name=show(span.name)) for span in drawing.spans),
+        title=show(drawing.title, longest=LONGEST_TITLE) if drawing.title else "",
+    )
+
+
 def arc_probabilities(
     heads: Int[np.ndarray, "t c n"], marginals: Float[np.ndarray, "t c n m"]
 ) -> Float[np.ndarray, "t c n"]:
@@ -278,7 +292,8 @@ def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
         start, end = sorted((arc.dependent - 1, arc.head - 1))
         side = "left" if arc.dependent < arc.head else "right"
         arcs.append({"start": start, "end": end, "label": label(arc), "dir": side})
-    edges = [0, *accumulate(len(visible(word)) + 1 for word in drawing.words)]  # where each word begins in the text
+    tokens = [visible(word) for word in drawing.words]
+    edges = [0, *accumulate(len(token) + 1 for token in tokens)]  # where each word begins in the text
     entities = [
         {"start": edges[span.first - 1], "end": edges[span.last] - 1, "label": _markup(span.name)}
         for span in drawing.spans
@@ -289,8 +304,7 @@ def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
         for span in drawing.spans
         if span.kind
     ]
-    tokens = [visible(word) for word in drawing.words]
-    words = [{"text": visible(word), "tag": ", ".join(tag)} for word, tag in zip(drawing.words, tags, strict=True)]
+    words = [{"text": token, "tag": ", ".join(tag)} for token, tag in zip(tokens, tags, strict=True)]
     record: Mapping[str, object] = {
         "words": words,
         "arcs": arcs,

@@ -19,7 +19,7 @@ from string import Template
 import numpy as np
 
 from probtrans_cli.text import visible
-from probtrans_cli.trees.drawing import LONGEST_TITLE, EveryTree
+from probtrans_cli.trees.drawing import LONGEST_TITLE, EveryTree, shown
 from probtrans_cli.trees.drawing.svg import (
     ARROW,
     BAR,
@@ -67,14 +67,8 @@ def page(sentences: Iterable[EveryTree], *, title: str = "Dependency trees") -> 
 
 def _record(sentence: EveryTree) -> dict[str, object]:
     iterations, channels, count = sentence.heads.shape
-    words = [visible(word) for word in sentence.words]
-    notes = [[visible(text) for text in texts] for texts in sentence.notes]
-    spans = [(span.first, span.last, visible(span.name)) for span in sentence.spans]
-    widths = widths_of(words, notes, spans)
-    bars = [
-        (*shown, span.line, span.kind if span.kind in KINDS else "")
-        for shown, span in zip(spans, sentence.spans, strict=True)
-    ]
+    sentence = shown(sentence)
+    widths = widths_of(sentence.words, sentence.notes, sentence.spans)
     marginals = sentence.marginals if count <= LONGEST_WITH_MARGINALS else None
     packed = None if marginals is None else zlib.compress(_percents(marginals).tobytes())
     percent, spread = (
@@ -82,8 +76,8 @@ def _record(sentence: EveryTree) -> dict[str, object]:
         for values in (sentence.probabilities, sentence.deviations)
     )
     return {
-        "title": visible(sentence.title, longest=LONGEST_TITLE) if sentence.title else "",
-        "words": words,
+        "title": sentence.title,
+        "words": sentence.words,
         "widths": [round(width, 2) for width in widths],
         "heads": sentence.heads.tolist(),
         "percent": percent,
@@ -94,8 +88,11 @@ def _record(sentence: EveryTree) -> dict[str, object]:
         "channel": channels - 1 if sentence.channel == "mean" else sentence.channel,
         "iteration": (iterations if sentence.iteration == -1 else sentence.iteration) - 1,
         "rightToLeft": sentence.right_to_left,
-        "notes": notes,
-        "spans": bars,
+        "notes": sentence.notes,
+        "spans": [
+            (span.first, span.last, span.name, span.line, span.kind if span.kind in KINDS else "")
+            for span in sentence.spans
+        ],
     }
 
 
@@ -118,9 +115,9 @@ def document(package: str, name: str, *, title: str, styles: Sequence[str], scri
         f"default-src 'none'; script-src 'sha256-{of_script}'; style-src 'sha256-{of_style}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    shown = escape(visible(title, longest=LONGEST_TITLE))
+    safe_title = escape(visible(title, longest=LONGEST_TITLE))
     template = Template(part(HERE, "head.html") + part(package, name))
-    return template.substitute(title=shown, policy=policy, style=style, script=script, **more)
+    return template.substitute(title=safe_title, policy=policy, style=style, script=script, **more)
 
 
 def part(package: str, name: str) -> str:

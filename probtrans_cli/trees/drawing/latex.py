@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import cycle, groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
-from probtrans_cli.trees.drawing import LONGEST_TITLE, Arc, Drawing, Layout, Span, named_channels
+from probtrans_cli.trees.drawing import Arc, Drawing, Layout, Span, named_channels, shown
 from probtrans_cli.trees.drawing.svg import (
     COLOURS,
     DASHES,
@@ -102,15 +102,13 @@ def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iter
         styles.append(f"\\tikzset{{dash{i}/.style={{{pattern}}}}}")
     yield PREAMBLE + "\n".join([*styles, "\\begin{document}"]) + "\n"
     for drawing in drawings:
-        words = [_shown(word) for word in drawing.words]
-        notes = list(zip_longest(*([_shown(text) for text in texts] for texts in drawing.notes), fillvalue=""))
-        layout = Layout(drawing)
-        rows = [words, *(list(row) for row in notes)]
-        title = _shown(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
+        drawing = shown(drawing, _shown)  # noqa: PLW2901
+        words, title, layout = drawing.words, drawing.title, Layout(drawing)
+        rows = [words, *zip_longest(*drawing.notes, fillvalue="")]
         legend = [_shown(name) if isinstance(name, str) else f"channel {name}" for name in named_channels(drawing.arcs)]
         lines = ["\\begin{dependency}"]
-        spans = [_shown(span.name) for span in drawing.spans]
-        if not set("".join([title, *legend, *spans, *(text for row in rows for text in row)])) <= LATIN:
+        names = [span.name for span in drawing.spans]
+        if not set("".join([title, *legend, *names, *(text for row in rows for text in row)])) <= LATIN:
             lines.insert(0, "\\otherscripts")
         widths = [max(SLOT * len(ends_here) + 4, NARROWEST) for ends_here in layout.ends]
         count = len(words)
@@ -130,9 +128,9 @@ def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iter
                 relation = _escaped(_shown(arc.relation)) if arc.relation else "" if arc.head else "root"
                 label = f"{relation} {chance}".strip()
                 lines.append(_edge(arc, columns, end, start, STEP * layout.rises[index], label))
-            for span, name in zip(drawing.spans, spans, strict=True):
+            for span in drawing.spans:
                 first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
-                lines.append(_bar(len(rows), first, last, name, span))
+                lines.append(_bar(len(rows), first, last, span))
             lines += _legend(drawing.arcs, legend)
         if title:
             side = "east" if drawing.right_to_left else "west"
@@ -151,7 +149,7 @@ def _words(rows: Sequence[Sequence[str]], widths: Sequence[float], order: Sequen
     return [*lines, "\\end{deptext}"]
 
 
-def _bar(rows: int, first: int, last: int, name: str, span: Span) -> str:
+def _bar(rows: int, first: int, last: int, span: Span) -> str:
     """A line below all rows, from the first to the last column of a span, and its name."""
     colour = f"colour{KINDS[span.kind]}, thick" if span.kind in KINDS else "black!65"
     down = decimal(2 + BAR * span.line)
@@ -159,7 +157,7 @@ def _bar(rows: int, first: int, last: int, name: str, span: Span) -> str:
         f"([yshift=-{down}pt]\\wordref{{1}}{{{column}}}.{side} |- \\wordref{{{rows}}}{{{column}}}.south)"
         for column, side in ((first, "west"), (last, "east"))
     ]
-    label = f"node[midway, below, black!65, scale=.7, inner sep=2pt] {{{_escaped(name)}}}"
+    label = f"node[midway, below, black!65, scale=.7, inner sep=2pt] {{{_escaped(span.name)}}}"
     return f"\\draw[{colour}] {ends[0]} -- {ends[1]} {label};"
 
 

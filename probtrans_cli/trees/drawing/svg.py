@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing import LONGEST_TITLE, Arc, Drawing, Layout, named_channels
+from probtrans_cli.trees.drawing import Arc, Drawing, Layout, Span, named_channels, shown
 
 # Okabe and Ito's colours without yellow, told apart with any colour vision; black is for the mean.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B4B8A")
@@ -29,17 +29,16 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     Arcs rise by nesting, end in an arrow at the dependent, and are the fainter the less probable. Every channel has its
     colour and its dashes, named below the picture where there are several.
     """
-    words = [visible(word) for word in drawing.words]
+    drawing = shown(drawing)
+    words, title = drawing.words, drawing.title
+    notes = drawing.notes or ((),) * len(words)
     layout = Layout(drawing)
-    notes = [[visible(text) for text in texts] for texts in drawing.notes or [()] * len(words)]
-    spans = [(span.first, span.last, visible(span.name)) for span in drawing.spans]
     widths = [
         max(width, SLOT * len(slots) + 10, CELL)
-        for width, slots in zip(widths_of(words, notes, spans), layout.ends, strict=True)
+        for width, slots in zip(widths_of(words, notes, drawing.spans), layout.ends, strict=True)
     ]
     centres = [MARGIN + sum(widths[:i]) + widths[i] / 2 for i in range(len(words))]
     legend = named_channels(drawing.arcs)
-    title = visible(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
     width = max(
         2 * MARGIN + sum(widths),
         2 * MARGIN + 95.0 * len(legend),
@@ -64,37 +63,36 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         lines.append(_curve(arc, start, end, base, peak))
         if text := arc.label(show_probability=show_probability, root="root"):
             labels.append(_label((start + end) / 2, peak - 4, text))
-    shown = [_text(mirrored(x), base + 18, word, size=WORD_SIZE) for x, word in zip(centres, words, strict=True)]
+    elements = [_text(mirrored(x), base + 18, word, size=WORD_SIZE) for x, word in zip(centres, words, strict=True)]
     for x, texts in zip(centres, notes, strict=True):
         for line, text in enumerate(texts, start=1):
-            shown.append(_text(mirrored(x), below + 20 + NOTE_STEP * line, text, fill=FAINT))
-    for (first, last, name), span in zip(spans, drawing.spans, strict=True):
-        left = centres[first - 1] - widths[first - 1] / 2 + 4
-        right = centres[last - 1] + widths[last - 1] / 2 - 4
+            elements.append(_text(mirrored(x), below + 20 + NOTE_STEP * line, text, fill=FAINT))
+    for span in drawing.spans:
+        left = centres[span.first - 1] - widths[span.first - 1] / 2 + 4
+        right = centres[span.last - 1] + widths[span.last - 1] / 2 - 4
         left, right = sorted((mirrored(left), mirrored(right)))
-        shown.append(_bar(left, right, base + 24 + BAR * span.line, name, span.kind))
+        elements.append(_bar(left, right, base + 24 + BAR * span.line, span))
     size = f'width="{decimal(width)}" height="{decimal(height)}" viewBox="0 0 {decimal(width)} {decimal(height)}"'
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">',
         f"<title>{escape(title or ' '.join(words) or '(empty sentence)')}</title>",
-        f"<desc>{escape(_description(drawing, words))}</desc>",
+        f"<desc>{escape(_description(drawing))}</desc>",
         '<rect width="100%" height="100%" fill="#FFFFFF"/>',
     ]
     if title:
         side, anchor = (width - MARGIN, "end") if drawing.right_to_left else (MARGIN, "start")
         head.append(_text(side, 18, title, size=12, anchor=anchor, fill=FAINT))
-    return "\n".join([*head, *lines, *labels, *shown, *_legend(legend, height), "</svg>"]) + "\n"
+    return "\n".join([*head, *lines, *labels, *elements, *_legend(legend, height), "</svg>"]) + "\n"
 
 
-def widths_of(
-    words: Sequence[str], notes: Sequence[Sequence[str]], spans: Sequence[tuple[int, int, str]]
-) -> list[float]:
+def widths_of(words: Sequence[str], notes: Sequence[Sequence[str]], spans: Sequence[Span]) -> list[float]:
     """What each word takes with its notes; the last word of a span makes room for the name of it."""
     widths = [text_width(word) + 16 for word in words]
     for word, texts in enumerate(notes):
         widths[word] = max(widths[word], *(NOTE * text_width(text) + 16 for text in texts), 0.0)
-    for first, last, name in spans:
-        widths[last - 1] += max(0.0, NOTE * text_width(name) + 16 - sum(widths[first - 1 : last]))
+    for span in spans:
+        of_words = sum(widths[span.first - 1 : span.last])
+        widths[span.last - 1] += max(0.0, NOTE * text_width(span.name) + 16 - of_words)
     return widths
 
 
@@ -130,14 +128,14 @@ def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
     )
 
 
-def _bar(left: float, right: float, top: float, name: str, kind: str) -> str:
-    colour = COLOURS[KINDS.get(kind, 0)]
+def _bar(left: float, right: float, top: float, span: Span) -> str:
+    colour = COLOURS[KINDS.get(span.kind, 0)]
     parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     light = "#" + "".join(f"{round(255 - 0.1 * (255 - part)):02X}" for part in parts)  # a tenth of it on white
     return (
         f'<rect x="{decimal(left)}" y="{decimal(top)}" width="{decimal(right - left)}" height="14" rx="3" '
         f'fill="{light}" stroke="{colour}" stroke-width="0.8"/>'
-    ) + _text((left + right) / 2, top + 10.5, name)
+    ) + _text((left + right) / 2, top + 10.5, span.name)
 
 
 def _label(x: float, y: float, text: str) -> str:
@@ -170,7 +168,8 @@ def _legend(channels: Sequence[int | str], height: float) -> list[str]:
     return result
 
 
-def _description(drawing: Drawing, words: Sequence[str]) -> str:
+def _description(drawing: Drawing) -> str:
+    words = drawing.words
     parts = []
     for arc in sorted(drawing.arcs, key=lambda arc: arc.dependent):
         head = f"{words[arc.head - 1]} ({arc.head})" if arc.head else "root"
@@ -179,7 +178,7 @@ def _description(drawing: Drawing, words: Sequence[str]) -> str:
     for span in drawing.spans:
         of_words = " ".join(words[span.first - 1 : span.last])
         line = f"line {span.line + 1}: " if drawing.lines > 1 else ""
-        parts.append(f"{line}{visible(span.name)}: {of_words} ({span.first} to {span.last})")
+        parts.append(f"{line}{span.name}: {of_words} ({span.first} to {span.last})")
     return "; ".join(parts) or "no arcs"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing import LONGEST_TITLE, Arc, Drawing, Layout, Span
+from probtrans_cli.trees.drawing import Arc, Drawing, Layout, Span, shown
 
 WIDTH_WITHOUT_TERMINAL = 100
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
@@ -28,6 +29,7 @@ def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = 
     at the left; where there is none, but bars, the sentence goes on below them. ``coloured``: bars of a kind that has a
     colour have it.
     """
+    drawing = shown(drawing, partial(visible, ascii_only=ascii_only))
     room = width if width is not None else shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
     lines = _arcs_above(drawing, ascii_only=ascii_only)
     if _width(lines) <= room:
@@ -48,7 +50,7 @@ def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = 
             first = last + 1
         lines = parts
     if drawing.title:
-        lines.insert(0, visible(drawing.title, ascii_only=ascii_only, longest=LONGEST_TITLE))
+        lines.insert(0, drawing.title)
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -68,7 +70,7 @@ def _part(drawing: Drawing, first: int, last: int) -> Drawing:
 
 
 def _arcs_above(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> list[str]:
-    words = [visible(word, ascii_only=ascii_only) for word in drawing.words]
+    words = drawing.words
     if not words:
         return ["(empty sentence)"]
     layout = Layout(drawing)
@@ -79,9 +81,8 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -
         max(len(at[i]), 4 if i + 1 in roots else 1, columns(word), *(columns(row[i]) for row in below))
         for i, word in enumerate(words)
     ]
-    names = [visible(span.name, ascii_only=ascii_only) for span in drawing.spans]
-    for span, name in zip(drawing.spans, names, strict=True):  # the last word makes room for the name and two corners
-        free = sum(cells[span.first - 1 : span.last]) + 2 * (span.last - span.first) - columns(name) - 2
+    for span in drawing.spans:  # the last word makes room for the name and two corners
+        free = sum(cells[span.first - 1 : span.last]) + 2 * (span.last - span.first) - columns(span.name) - 2
         cells[span.last - 1] += max(0, -free)
     starts = [sum(cells[:i]) + 2 * i for i in range(len(cells))]
     slot = {  # column of each end: (word, arc)
@@ -116,9 +117,8 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -
     rows += ["".join(line) for line in picture] if drawing.arcs else []
     rows.append(_row(words, cells))
     for number in range(drawing.lines):
-        named = [(span, name) for span, name in zip(drawing.spans, names, strict=True) if span.line == number]
-        named.sort(key=lambda pair: pair[0].first)
-        rows.append(_bars(named, starts, cells, ascii_only=ascii_only, coloured=coloured))
+        spans = sorted((span for span in drawing.spans if span.line == number), key=lambda span: span.first)
+        rows.append(_bars(spans, starts, cells, ascii_only=ascii_only, coloured=coloured))
     return rows + [_row(texts, cells) for texts in below]
 
 
@@ -130,20 +130,15 @@ def _row(texts: Sequence[str], cells: Sequence[int]) -> str:
 
 
 def _bars(
-    named: Sequence[tuple[Span, str]],
-    starts: Sequence[int],
-    cells: Sequence[int],
-    *,
-    ascii_only: bool,
-    coloured: bool,
+    spans: Sequence[Span], starts: Sequence[int], cells: Sequence[int], *, ascii_only: bool, coloured: bool
 ) -> str:
     """Below the words a bar from the first to the last of every span of a line, with its name: `└ PER ┘`."""
     left, right, line = "`'-" if ascii_only else "└┘─"
     row, used = "", 0
-    for span, name in named:
+    for span in spans:
         start, end = starts[span.first - 1], starts[span.last - 1] + cells[span.last - 1]
-        free = end - start - columns(name) - 2
-        bar = left + line * (free // 2) + name + line * (free - free // 2) + right
+        free = end - start - columns(span.name) - 2
+        bar = left + line * (free // 2) + span.name + line * (free - free // 2) + right
         row += " " * (start - used) + (_painted(bar, span) if coloured else bar)
         used = end
     return row
@@ -164,8 +159,7 @@ def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
     if len({arc.dependent for arc in drawing.arcs}) == len(drawing.arcs):
         for arc in drawing.arcs:
             labels[arc.dependent - 1] = arc.label(ascii_only=ascii_only)
-    notes = [[visible(text, ascii_only=ascii_only) for text in texts] for texts in drawing.notes or [()] * count]
-    rows = [labels, *(list(row) for row in zip_longest(*notes, fillvalue=""))]
+    rows = [labels, *(list(row) for row in zip_longest(*drawing.notes, fillvalue=""))]
     return [row for row in rows if any(row)]
 
 
@@ -189,7 +183,7 @@ def _indented(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> 
             number, here, beneath, remark = stack.pop()
             drawn.add(number)
             arc = arc_of.get(number)
-            word = visible(drawing.words[number - 1], ascii_only=ascii_only)
+            word = drawing.words[number - 1]
             tail = f"  {arc.label(ascii_only=ascii_only)}" if arc else ""
             lines.append(f"{number:>{digits}}  {here}{word}{tail}{remark}")
             numbers.append(number)
@@ -214,9 +208,8 @@ def _indented(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> 
     if not drawing.notes and not drawing.spans:
         return lines
     widest = max(map(columns, lines), default=0)
-    of_words = [list(texts) for texts in drawing.notes or [()] * len(drawing.words)]
-    notes = ["".join(f"  {visible(text, ascii_only=ascii_only)}" for text in texts) for texts in of_words]
-    bars = _bars_of_words(drawing, ascii_only=ascii_only, coloured=coloured)
+    notes = ["".join(f"  {text}" for text in texts) for texts in drawing.notes or [()] * len(drawing.words)]
+    bars = _bars_of_words(drawing, coloured=coloured)
     if bars:
         broadest = max(map(columns, notes), default=0)
         notes = [note + " " * (broadest - columns(note)) + bar for note, bar in zip(notes, bars, strict=True)]
@@ -224,16 +217,15 @@ def _indented(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> 
     return [line + " " * (widest - columns(line)) + note for line, note in zip(lines, behind, strict=True)]
 
 
-def _bars_of_words(drawing: Drawing, *, ascii_only: bool, coloured: bool) -> list[str]:
+def _bars_of_words(drawing: Drawing, *, coloured: bool) -> list[str]:
     """For each word the names of its spans, a column for each line of them; nothing where there are no spans."""
     texts = [""] * len(drawing.words) if drawing.lines else []
     for line in range(drawing.lines):
         of_line = [span for span in drawing.spans if span.line == line]
-        names = [visible(span.name, ascii_only=ascii_only) for span in of_line]
-        room = max(map(columns, names), default=0)
+        room = max((columns(span.name) for span in of_line), default=0)
         cells = [" " * room] * len(texts)
-        for span, name in zip(of_line, names, strict=True):
-            cell = (_painted(name, span) if coloured else name) + " " * (room - columns(name))
+        for span in of_line:
+            cell = (_painted(span.name, span) if coloured else span.name) + " " * (room - columns(span.name))
             cells[span.first - 1 : span.last] = [cell] * (span.last - span.first + 1)
         texts = [f"{text}  {cell}" for text, cell in zip(texts, cells, strict=True)]
     return texts
