@@ -61,7 +61,7 @@ class Corpus:
 
     @property
     def files(self) -> list[KnownFile]:
-        """Its lines of ``corpora.tsv``; none of a licensed corpus."""
+        """Return its files in ``corpora.tsv``; a licensed corpus has none."""
         rows = (row for row in _table() if row[0] == self.name)
         return [KnownFile(path, sha256, int(size), *upstream) for _, path, sha256, size, *upstream in rows]
 
@@ -71,7 +71,7 @@ class Corpus:
 
     @property
     def size(self) -> int:
-        """Bytes of its public files; 0 for a licensed corpus."""
+        """Return the bytes of its public files; 0 for a licensed corpus."""
         return sum(file.size for file in self.files)
 
     def place(self, options: Options) -> Iterator[Placed]:

@@ -74,7 +74,7 @@ def reliability(probabilities: np.ndarray, gold: np.ndarray, *, bins: int = BINS
 
 
 def calibration_error(probabilities: np.ndarray, gold: np.ndarray, *, bins: int = BINS, by: By = "mass") -> float:
-    """``Σ_j |B_j| / m · |mean confidence of B_j - accuracy of B_j|``, the expected calibration error (Guo et al. 2017).
+    """Return the expected calibration error (Guo et al. 2017): ``Σ_j |B_j| / m · |mean confidence - accuracy of B_j|``.
 
     It is not debiased: answers that are perfectly calibrated have the error :func:`ece_floor`.
     """
@@ -211,7 +211,7 @@ def moments(name: str, parts: np.ndarray, totals: np.ndarray) -> dict[tuple[str,
 
 
 def interval(name: str, counts: Mapping[Any, float]) -> list[float] | None:
-    """The 95 % interval of a score, as shares; None where fewer than two sentences have anything to count."""
+    """Return the 95 % interval of a score, as shares; None where fewer than two sentences have anything to count."""
     p, w, pp, pw, ww, sentences = (counts[name, moment] for moment in ("p", "w", "pp", "pw", "ww", "sentences"))
     if sentences < 2:
         return None

@@ -39,7 +39,7 @@ CLASSES = 200  # how many words are a class of their own
 def word_order(
     ids: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " s"], boundary: Bool[np.ndarray, " v"], unknown: int
 ) -> Float[np.ndarray, "v 2"]:
-    """z and R of every entry of a vocabulary; 0 of boundaries and of what is not there.
+    """Return z and R of every entry of a vocabulary; 0 of boundaries and of what does not occur.
 
     Args:
         ids: the words of all sentences, one after the other.

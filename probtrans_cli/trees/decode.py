@@ -44,7 +44,7 @@ SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 def arc_scores(
     arcs: Float[np.ndarray, "b t c n m"], channel: int | Literal["mean"], iteration: int
 ) -> Float[np.ndarray, "b n m"]:
-    """Log probability of every head of every word, ``[b, dependent, head]``, in float64.
+    """Return the log probability of every head of every word, ``[b, dependent, head]``, in float64.
 
     ``arcs`` are head marginals: the n words as heads, then the root where the model has one (m = n + 1). ``channel``
     counts from 0, or ``mean`` averages the *logarithms* over channels; ``iteration`` counts from 1, -1 is the last.
@@ -73,15 +73,15 @@ def arc_scores(
 def decode(
     scores: Float[np.ndarray, "b n m"], mask: Bool[np.ndarray, "b n"], method: Method
 ) -> Int64[np.ndarray, "b n"]:
-    """Heads of every word: 0 = root, j + 1 = word j, -1 = padding.
+    """Return the heads of every word: 0 = root, j + 1 = word j, -1 = padding.
 
     ``scores[b, i, j]`` is the log probability that word j is the head of i, ``scores[b, i, n]``, where there is such a
     column, that i has none; ``mask`` is True for real words, which come first. ``argmax`` picks each word's best head
     and may draw circles; ``mst`` gives the best tree, ``eisner`` the best projective tree, both among trees with
     exactly one child of the root; ``auto`` is ``eisner`` for up to ``LONG`` words, and ``mst`` for more. Without the
-    root's column all words are equally good roots for the trees, and
-    ``argmax`` picks the root only for a word that may have no other head. Equal scores are always resolved the same
-    way. Raises NotFiniteError where a score that matters is NaN.
+    root's column all words are equally good roots for the trees, and ``argmax`` picks the root only for a word that may
+    have no other head. Equal scores are always resolved the same way. Raises NotFiniteError where a score that matters
+    is NaN.
     """
     batch, n = mask.shape
     assert not (mask[:, 1:] & ~mask[:, :-1]).any(), "real words come first"
@@ -109,7 +109,7 @@ def method_for(words: int, method: Method) -> Method:
 
 
 def levelled(scores: Float[np.ndarray, "*b"]) -> Float[np.ndarray, "*b"]:
-    """The same log probabilities, in steps of ``LEVEL``.
+    """Return the same log probabilities, in steps of ``LEVEL``.
 
     Marginals of the same sentence differ in the seventh digit from batch to batch; words that are all alike, as unknown
     ones are, have the same scores but for that, and their trees must not depend on it.
@@ -165,7 +165,7 @@ OPEN, RIGHT, LEFT = range(3)
 
 
 def portions(lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-    """Which sentences are done at once, and the words of the longest of them, which is the first one."""
+    """Yield the sentences that are decoded at once, and the number of words of the longest of them, the first one."""
     order = np.argsort(-lengths, kind="stable")
     order = order[: np.count_nonzero(lengths)]
     while order.size:
@@ -238,9 +238,10 @@ class _Clusters:
         self.best = self.head[self.last]  # its head
 
     def heads(self, lengths: np.ndarray) -> np.ndarray:
-        """Heads of the words of every sentence; ``lengths`` fall, so that those that are done are behind the others.
+        """Return the heads of the words of every sentence.
 
-        In every step a sentence's path grows or two of its clusters are merged: two steps for every word but the first.
+        ``lengths`` fall, so that sentences that are done stand behind the others. In every step a sentence's path grows
+        or two of its clusters are merged: two steps for every word but the first.
         """
         places = self.place.reshape(-1)
         for words in range(1, self.n):
@@ -344,7 +345,7 @@ class _Spans:
             self.front[w, LEFT, : n - w] = self.back[w, OPEN, w:] = left
 
     def heads(self, lengths: np.ndarray) -> np.ndarray:
-        """Heads of the words of every sentence: spans are split once more, from wide to narrow."""
+        """Return the heads of the words of every sentence: spans are split once more, from wide to narrow."""
         n, batch = self.shape
         step, rows, words, end = n * batch, np.arange(batch), np.arange(n)[:, None], lengths - 1
         total = self.root + self.back[words, OPEN, words, rows]

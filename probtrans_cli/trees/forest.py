@@ -26,7 +26,7 @@ class Forest:
 
     @classmethod
     def of(cls, heads: Sequence[np.ndarray]) -> Forest:
-        """From one array a sentence: 0 = root, 1..n = word."""
+        """Make it of one array a sentence: 0 = root, 1..n = word."""
         lengths = np.array([len(h) for h in heads], dtype=np.int64)
         local = np.concatenate([np.zeros(0, dtype=np.int64), *heads]).astype(np.int64)
         forest = cls(local, lengths)
@@ -43,11 +43,11 @@ class Forest:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def replaced(self, local: np.ndarray) -> Forest:
-        """The same sentences with other heads, given as 0..n within each sentence."""
+        """Return the same sentences with other heads, numbered 0..n within each sentence."""
         return Forest(np.where(local == 0, 0, local + self.start), self.lengths)
 
     def restricted(self, keep: np.ndarray) -> Forest:
-        """The trees over the words that ``keep`` marks; children of a removed word go to its nearest kept ancestor."""
+        """Return the trees over the words that ``keep`` marks; children of others go to the nearest kept ancestor."""
         if keep.shape != self.heads.shape:
             raise ValueError(f"{len(keep)} words in one list, {len(self.heads)} in the other")
         if keep.all():
@@ -75,7 +75,7 @@ def not_trees(forest: Forest) -> np.ndarray:
 
 
 def compare(gold: Forest, predicted: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """Which words have the right head, and which gold arcs are there with head and dependent swapped only; ``[words]``.
+    """Mark words with the right head, and gold arcs that are there with head and dependent swapped only; ``[words]``.
 
     An arc of gold is named by its dependent. Of a circle of two words, one of whose arcs is gold, that one is right.
     """
@@ -90,7 +90,7 @@ def compare(gold: Forest, predicted: Forest) -> tuple[np.ndarray, np.ndarray]:
 def conventions(
     gold: Sequence[np.ndarray], punct: Sequence[np.ndarray] | None
 ) -> Iterator[tuple[str, np.ndarray, Forest]]:
-    """The ways of counting: name, which words are kept, gold trees over them; without ``punct`` there is but one."""
+    """Yield the ways of counting: name, words that are kept, gold trees over them; without ``punct`` there is one."""
     forest = Forest.of(gold)
     if punct is not None:
         keep = ~np.concatenate([np.zeros(0, dtype=bool), *punct]).astype(bool)
@@ -102,7 +102,7 @@ def conventions(
 
 
 def rule_trees(forest: Forest, frequency: np.ndarray) -> dict[str, Forest]:
-    """The same sentences with heads by simple rules; ``frequency`` counts each word in the training file.
+    """Return the same sentences with heads by simple rules; ``frequency`` counts each word in the training file.
 
     ``next_word``: a chain whose root is the last word; ``previous_word``: a chain whose root is the first;
     ``nearest_rarer`` and ``untrained_bias``: see the functions of these names.
@@ -119,7 +119,7 @@ def rule_trees(forest: Forest, frequency: np.ndarray) -> dict[str, Forest]:
 
 
 def nearest_rarer(counts: np.ndarray) -> np.ndarray:
-    """Heads (0..n) of one sentence: each word hangs at the nearest word with a smaller count.
+    """Return the heads (0..n) of one sentence: each word hangs at the nearest word with a smaller count.
 
     Ties in distance go to the right; of equal counts the later word's counts as smaller, so exactly one word, the last
     of the rarest, is the root.
@@ -134,7 +134,7 @@ def nearest_rarer(counts: np.ndarray) -> np.ndarray:
 
 
 def untrained_bias(counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Heads (0..n) in the best projective trees by what is expected of trees before anything is learned.
+    """Return heads (0..n) of the best projective trees by what is expected of trees before anything is learned.
 
     The scores are those of ``model.head_bias`` alone: near heads, to the right, rare ones; the root is rare. ``counts
     [words]`` in training, ``lengths`` in words of each sentence.
@@ -149,7 +149,7 @@ def untrained_bias(counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def bias_scores(counts: Int64[np.ndarray, "b n"]) -> Float[np.ndarray, "b n n+1"]:
-    """The scores of :func:`untrained_bias`: of word j as the head of word i, then of the root.
+    """Return the scores of :func:`untrained_bias`: of word j as the head of word i, then of the root.
 
     ``ρ [j > i] - δ ln|i - j| - φ (ln n_j)²``, and ``-κ (ln n_i)²`` of the root, with the training counts ``n``; a word
     that was never seen counts as one.
@@ -162,7 +162,7 @@ def bias_scores(counts: Int64[np.ndarray, "b n"]) -> Float[np.ndarray, "b n n+1"
 
 
 def random_heads(lengths: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Heads (0..n) of one uniform rooted tree a sentence, all sentences of a length at once."""
+    """Draw heads (0..n) of one uniform rooted tree a sentence, all sentences of a length at once."""
     starts = np.cumsum(lengths) - lengths
     heads = np.zeros(int(lengths.sum()), dtype=np.int64)
     for n in np.unique(lengths[lengths > 0]).tolist():
@@ -172,9 +172,10 @@ def random_heads(lengths: np.ndarray, random: np.random.Generator) -> np.ndarray
 
 
 def random_trees(count: int, n: int, random: np.random.Generator) -> np.ndarray:
-    """``count`` trees over n words, heads 0..n, uniform over all n^(n-1) labelled rooted trees (Pruefer codes, 1918).
+    """Draw ``count`` trees over n words, heads 0..n, uniform over all n^(n-1) labelled rooted trees.
 
-    A code of n - 1 numbers whose last one is the root: at each step the smallest leaf hangs at the next number.
+    By Prüfer codes (1918) of n - 1 numbers, the last one the root: at each step the smallest leaf hangs at the next
+    number.
     """
     heads = np.zeros((count, n), dtype=np.int64)
     code = random.integers(0, n, size=(count, n - 1))

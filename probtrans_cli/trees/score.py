@@ -53,7 +53,7 @@ Relations = dict[str, dict[str, Any]]
 def attachment(
     gold: Sequence[np.ndarray], predicted: Sequence[np.ndarray], punct: Sequence[np.ndarray] | None
 ) -> Scores:
-    """Scores of ``predicted`` heads: ``{"no_punct": {"all": {"uas", "uuas", ...}, "10": ...}, "with_punct": ...}``.
+    """Return scores of heads, ``{"no_punct": {"all": {"uas", "uuas", ...}, "10": ...}, "with_punct": ...}``.
 
     Each list holds one array a sentence: heads as 0 = root, 1..n = word; ``punct`` is True for tokens that ``no_punct``
     leaves out. With ``punct=None`` only ``with_punct`` is reported. Sentences without a (kept) word are not counted.
@@ -80,7 +80,7 @@ def floors(
     punct: Sequence[np.ndarray] | None,
     frequency: Sequence[np.ndarray],
 ) -> dict[str, Scores]:
-    """Scores of five trees that need no model, in the conventions of :func:`attachment`.
+    """Return scores of five trees that need no model, in the conventions of :func:`attachment`.
 
     Each tree is built over the kept words. ``next_word``, ``previous_word``, ``nearest_rarer`` and ``untrained_bias``:
     see :func:`probtrans_cli.trees.forest.rule_trees`, with ``frequency`` one array a sentence; ``random_tree``: the
@@ -182,7 +182,7 @@ def relation_scores(
     punct: Sequence[np.ndarray] | None,
     frequency: Sequence[np.ndarray],
 ) -> dict[str, dict[str, Relations]]:
-    """Tables ``{"no_punct": {"relations": {...}, "subtypes": {...}}, "with_punct": ...}``, see the module's docstring.
+    """Return tables ``{"no_punct": {"relations": {...}, "subtypes": {...}}, "with_punct": ...}``, see the module.
 
     ``relations`` are universal ones (`nsubj:pass` counts as `nsubj`), the most frequent first; ``subtypes`` are full
     labels with a colon. Each has ``words``; ``recall``, ``undirected`` and ``precision`` by channel; ``floors``, the
@@ -224,7 +224,7 @@ class _Hits:
         self.rules = rules
 
     def table(self, labels: np.ndarray) -> Relations:
-        """One row a label, by falling number of words, equal numbers alphabetically."""
+        """Return one row a label, by falling number of words, equal numbers alphabetically."""
         names, which, words = np.unique(labels, return_inverse=True, return_counts=True)
         edges = np.bincount(which, self.gold.heads != 0, minlength=len(names))
         columns = {

@@ -72,9 +72,8 @@ class Span:
 class Drawing:
     """A sentence with its arcs, any number for each word. Raises ValueError for an impossible arc or span.
 
-    ``notes``: for every word lines that stand below it; or none at all. ``spans``: none overlaps another one
-    of its line.
-    ``right_to_left``: word 1 is at the right.
+    ``notes``: for every word the lines that stand below it; or none at all. ``spans``: none overlaps another one of its
+    line. ``right_to_left``: word 1 is at the right.
     """
 
     words: tuple[str, ...]
@@ -249,8 +248,8 @@ def tree_record(
     decode: str,
     deviations: Sequence[float | None] | np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """A tree for JSON: words, heads, probabilities, channel, iteration, decode; and the standard deviations of the
-    probabilities over draws of the weights, where there are some.
+    """Return a tree for JSON: words, heads, probabilities, channel, iteration, decode; and the standard deviations of
+    the probabilities over draws of the weights, where there are some.
 
     Probabilities have 6 decimals, None where not known. Raises ValueError for lists of different lengths.
     """
@@ -268,7 +267,7 @@ def tree_record(
 
 
 def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
-    """One sentence as one line of ASCII JSON without the newline: words, arcs, settings, and the title if it has one.
+    """Write a sentence as a line of ASCII JSON without the newline: words, arcs, settings, and the title if it has one.
 
     A label is the arc's relation, if it has one, and its probability, after the channel's name where there are several
     channels. A word's tag has `root` with its probability and the word's notes. Words are shown as in every picture,

@@ -53,7 +53,7 @@ GEOMETRY = {
 
 
 def page(sentences: Iterable[EveryTree], *, title: str = "Dependency trees") -> Iterator[str]:
-    """The page in pieces, one a sentence, so that a file of any length needs the memory of one sentence.
+    """Yield the page in pieces, one a sentence, so that a file of any length needs the memory of one sentence.
 
     Probabilities have two decimals. A sentence of more than 200 words has those of its arcs, but no heat map.
     """
@@ -101,8 +101,7 @@ def _percents(probabilities: np.ndarray) -> np.ndarray:
 
 
 def document(package: str, name: str, *, title: str, styles: Sequence[str], scripts: Sequence[str], **more: str) -> str:
-    """A page from the template ``page/NAME`` of a package, which is its body, with its own styles and scripts below the
-    shared head and style.
+    """Return a page: the shared head and style, its own styles and scripts, and the template ``page/NAME`` as its body.
 
     ``more``: what the template asks for besides; it must be safe.
     """
@@ -125,7 +124,7 @@ def part(package: str, name: str) -> str:
 
 
 def safe_json(value: object) -> str:
-    """JSON in ASCII without a character of markup, so that no word can end the element that it stands in."""
+    """Write JSON in ASCII without a character of markup, so that no word can end the element that it stands in."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")

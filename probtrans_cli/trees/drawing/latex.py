@@ -89,7 +89,7 @@ PREAMBLE = r"""% Compile with lualatex; where all words are Latin, pdflatex does
 
 
 def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iterator[str]:
-    """One compilable document, in pieces: a picture a sentence, of the same arcs and heights as in the SVG picture.
+    """Yield a compilable document in pieces, a picture a sentence, with the arcs and heights of the SVG picture.
 
     Every channel has its colour and its dashes, named below the picture where there are several; arcs are the fainter
     the less probable. The first line names the engine that is needed. In place of a sentence that is too wide for TeX

@@ -24,7 +24,7 @@ BAR = 18.0  # what a line of bars takes below the words
 
 
 def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
-    """A stand-alone SVG picture, the same to the byte for the same input; no script, no link, no id.
+    """Return a stand-alone SVG picture, the same to the byte for the same input; no script, no link, no id.
 
     Arcs rise by nesting, end in an arrow at the dependent, and are the fainter the less probable. Every channel has its
     colour and its dashes, named below the picture where there are several.
@@ -86,7 +86,7 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
 
 
 def widths_of(words: Sequence[str], notes: Sequence[Sequence[str]], spans: Sequence[Span]) -> list[float]:
-    """What each word takes with its notes; the last word of a span makes room for the name of it."""
+    """Return the width of each word with its notes; the last word of a span makes room for the name of it."""
     widths = [text_width(word) + 16 for word in words]
     for word, texts in enumerate(notes):
         widths[word] = max(widths[word], *(NOTE * text_width(text) + 16 for text in texts), 0.0)
@@ -183,14 +183,14 @@ def _description(drawing: Drawing) -> str:
 
 
 def channel_style(channel: int | str) -> tuple[str, str]:
-    """Colour and dash pattern of a channel; the mean and other named ones are black and solid."""
+    """Return the colour and the dash pattern of a channel; the mean and other named ones are black and solid."""
     if isinstance(channel, str):
         return INK, ""
     return COLOURS[channel % len(COLOURS)], DASHES[channel % len(DASHES)]
 
 
 def opacity(probability: float | None) -> str:
-    """How dark an arc is: the fainter the less probable, but never invisible."""
+    """Return how dark an arc is: the fainter the less probable, but never invisible."""
     value = 1.0 if probability is None or not math.isfinite(probability) else probability
     return decimal(0.3 + 0.7 * min(max(value, 0.0), 1.0))
 
@@ -206,5 +206,5 @@ def text_width(text: str) -> float:
 
 
 def decimal(value: float) -> str:
-    """At most two decimals, and the same text on every machine."""
+    """Write at most two decimals, the same text on every machine."""
     return f"{value + 0.0:.2f}".rstrip("0").rstrip(".")

@@ -22,7 +22,7 @@ PLAIN = "\x1b[0m"
 
 
 def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = None, coloured: bool = False) -> str:
-    """The tree in box-drawing characters, no newline at the end; with ``ascii_only`` every character is ASCII.
+    """Return the tree in box-drawing characters, no newline at the end; with ``ascii_only`` every character is ASCII.
 
     Arcs stand above the words, the arrow at the dependent, each word's probability and notes below it. Where that is
     wider than ``width`` columns (default: the terminal's, or 100) the tree is indented instead, with the word numbers
