@@ -68,7 +68,6 @@ def page(sentences: Iterable[EveryTree], *, title: str = "Dependency trees") -> 
 def _record(sentence: EveryTree) -> dict[str, object]:
     iterations, channels, count = sentence.heads.shape
     sentence = shown(sentence)
-    widths = widths_of(sentence.words, sentence.notes, sentence.spans)
     marginals = sentence.marginals if count <= LONGEST_WITH_MARGINALS else None
     packed = None if marginals is None else zlib.compress(_percents(marginals).tobytes())
     percent, spread = (
@@ -78,7 +77,7 @@ def _record(sentence: EveryTree) -> dict[str, object]:
     return {
         "title": sentence.title,
         "words": sentence.words,
-        "widths": [round(width, 2) for width in widths],
+        "widths": [round(width, 2) for width in widths_of(sentence)],
         "heads": sentence.heads.tolist(),
         "percent": percent,
         "spread": spread,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing import Arc, Drawing, Layout, Span, named_channels, shown
+from probtrans_cli.trees.drawing import Arc, Drawing, EveryTree, Layout, Span, named_channels, shown
 
 # Okabe and Ito's colours without yellow, told apart with any colour vision; black is for the mean.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B4B8A")
@@ -34,8 +34,7 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     notes = drawing.notes or ((),) * len(words)
     layout = Layout(drawing)
     widths = [
-        max(width, SLOT * len(slots) + 10, CELL)
-        for width, slots in zip(widths_of(words, notes, drawing.spans), layout.ends, strict=True)
+        max(width, SLOT * len(slots) + 10, CELL) for width, slots in zip(widths_of(drawing), layout.ends, strict=True)
     ]
     centres = [MARGIN + sum(widths[:i]) + widths[i] / 2 for i in range(len(words))]
     legend = named_channels(drawing.arcs)
@@ -85,12 +84,12 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     return "\n".join([*head, *lines, *labels, *elements, *_legend(legend, height), "</svg>"]) + "\n"
 
 
-def widths_of(words: Sequence[str], notes: Sequence[Sequence[str]], spans: Sequence[Span]) -> list[float]:
+def widths_of(drawing: Drawing | EveryTree) -> list[float]:
     """Return the width of each word with its notes; the last word of a span makes room for the name of it."""
-    widths = [text_width(word) + 16 for word in words]
-    for word, texts in enumerate(notes):
+    widths = [text_width(word) + 16 for word in drawing.words]
+    for word, texts in enumerate(drawing.notes):
         widths[word] = max(widths[word], *(NOTE * text_width(text) + 16 for text in texts), 0.0)
-    for span in spans:
+    for span in drawing.spans:
         of_words = sum(widths[span.first - 1 : span.last])
         widths[span.last - 1] += max(0.0, NOTE * text_width(span.name) + 16 - of_words)
     return widths

@@ -37,8 +37,7 @@ def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = 
     elif drawing.arcs or not drawing.spans:
         lines = _indented(drawing, ascii_only=ascii_only, coloured=coloured)
     else:
-        parts: list[str] = []
-        first = 1
+        lines, first = [], 1
         while first <= len(drawing.words):
             last = first
             while last < len(drawing.words):
@@ -46,9 +45,8 @@ def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = 
                 if _width(longer) > room:
                     break
                 last += 1
-            parts += _arcs_above(_part(drawing, first, last), ascii_only=ascii_only, coloured=coloured)
+            lines += _arcs_above(_part(drawing, first, last), ascii_only=ascii_only, coloured=coloured)
             first = last + 1
-        lines = parts
     if drawing.title:
         lines.insert(0, drawing.title)
     return "\n".join(line.rstrip() for line in lines)
@@ -139,13 +137,13 @@ def _bars(
         start, end = starts[span.first - 1], starts[span.last - 1] + cells[span.last - 1]
         free = end - start - columns(span.name) - 2
         bar = left + line * (free // 2) + span.name + line * (free - free // 2) + right
-        row += " " * (start - used) + (_painted(bar, span) if coloured else bar)
+        row += " " * (start - used) + _painted(bar, span, coloured=coloured)
         used = end
     return row
 
 
-def _painted(text: str, span: Span) -> str:
-    colour = KIND_COLOURS.get(span.kind)
+def _painted(text: str, span: Span, *, coloured: bool) -> str:
+    colour = KIND_COLOURS.get(span.kind) if coloured else None
     return text if colour is None else colour + text + PLAIN
 
 
@@ -225,7 +223,7 @@ def _bars_of_words(drawing: Drawing, *, coloured: bool) -> list[str]:
         room = max((columns(span.name) for span in of_line), default=0)
         cells = [" " * room] * len(texts)
         for span in of_line:
-            cell = (_painted(span.name, span) if coloured else span.name) + " " * (room - columns(span.name))
+            cell = _painted(span.name, span, coloured=coloured) + " " * (room - columns(span.name))
             cells[span.first - 1 : span.last] = [cell] * (span.last - span.first + 1)
         texts = [f"{text}  {cell}" for text, cell in zip(texts, cells, strict=True)]
     return texts
