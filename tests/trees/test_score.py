@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import real_data
 
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.models.base import CUES
 from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.recipe.model.probabilistic import HeadBias
@@ -277,24 +276,15 @@ def test_floors_are_reproducible() -> None:
     assert result["previous_word"]["with_punct"]["all"]["uas"] == pytest.approx(3 / 5)
 
 
-def columns(path: Path) -> list[list[list[str]]]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8") as lines:
-        blocks = lines.read().strip().split("\n\n")
-    rows = [[line.split("\t") for line in block.split("\n") if not line.startswith("#")] for block in blocks]
-    return [[row for row in block if row[0].isdigit()] for block in rows]
-
-
 def test_floors_of_english_ewt() -> None:
     """Reproduces the published floors: only PUNCT removed, lower-cased counts of the training file."""
-    folder = real_data("ud/en_ewt")
-    seen = Counter(row[1].lower() for block in columns(folder / "train.conllu.gz") for row in block)
-    test = columns(folder / "test.conllu")
+    train, test = (list(read_corpus(real_data(f"ud/en_ewt/{split}.conllu"))) for split in ("train", "test"))
+    seen = Counter(word.lower() for sentence in train for word in sentence.words)
     assert len(test) == 2077
     result = floors(
-        [np.array([int(row[6]) for row in block]) for block in test],
-        [np.array([row[3] == "PUNCT" for row in block]) for block in test],
-        [np.array([seen[row[1].lower()] for row in block]) for block in test],
+        [np.array(sentence.heads) for sentence in test],
+        [np.array(sentence.tags["upos"]) == "PUNCT" for sentence in test],
+        [np.array([seen[word.lower()] for word in sentence.words]) for sentence in test],
     )
     expected = {
         ("next_word", "all"): (33.53, 43.05),
