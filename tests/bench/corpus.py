@@ -12,7 +12,6 @@ which includes what is mapped of files, and its own part (anonymous pages).
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import COMMAND, ROOT, memory_of, parser_of
+from . import COMMAND, environment, memory_of, parser_of
 from .settings import sentence_lengths
 
 WORDS, PORTION = 1_000_000, 50_000
@@ -105,8 +104,8 @@ def measured(command: Sequence[str], folder: Path) -> tuple[float, int, int, int
     bytes."""
     began = time.perf_counter()
     peak = own = together = 0
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
+    variables = environment(OMP_NUM_THREADS="1")
+    with subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             memories = [memory_of(each) for each in (process.pid, *children(process.pid))]
             of_no_file = [memory.get("RssAnon", 0) for memory in memories]
