@@ -107,10 +107,13 @@ def reads_right_to_left(words: Iterable[str]) -> bool:
     return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
 
 
-def named_channels(arcs: Sequence[Arc]) -> list[int | str]:
-    """Return the channels that a legend names: all of them where there are several, numbers first."""
+def named_channels(arcs: Sequence[Arc]) -> dict[int | str, str]:
+    """Return the channels that a legend names, with their names: all of them where there are several, numbers first."""
     channels = {arc.channel for arc in arcs}
-    return sorted(channels, key=lambda c: (isinstance(c, str), str(c).zfill(9))) if len(channels) > 1 else []
+    if len(channels) < 2:
+        return {}
+    ordered = sorted(channels, key=lambda channel: (isinstance(channel, str), str(channel).zfill(9)))
+    return {channel: channel if isinstance(channel, str) else f"channel {channel}" for channel in ordered}
 
 
 def probability_text(value: float | None) -> str:
@@ -274,11 +277,10 @@ def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
     not kept to the character. Where there are spans, the same line is manual input of another style, too: `ent`, or
     where they have kinds, such as the parts of tuples, which overlap, `span`.
     """
-    several = bool(named_channels(drawing.arcs))
+    channels = named_channels(drawing.arcs)
 
     def label(arc: Arc) -> str:
-        name = f"channel {arc.channel}" if isinstance(arc.channel, int) else arc.channel
-        parts = [arc.relation or ("root" if arc.head == 0 else ""), name if several else ""]
+        parts = [arc.relation or ("root" if arc.head == 0 else ""), channels.get(arc.channel, "")]
         parts.append(arc.text() if show_probability else "")
         return _markup(" ".join(part for part in parts if part))
 

@@ -7,7 +7,7 @@ so `\write18{}`, `%` or `&` are only ever printed.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import cycle, groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
@@ -105,10 +105,10 @@ def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iter
         drawing = shown(drawing, _shown)  # noqa: PLW2901
         words, title, layout = drawing.words, drawing.title, Layout(drawing)
         rows = [words, *zip_longest(*drawing.notes, fillvalue="")]
-        legend = [_shown(name) if isinstance(name, str) else f"channel {name}" for name in named_channels(drawing.arcs)]
+        legend = {channel: _shown(name) for channel, name in named_channels(drawing.arcs).items()}
         lines = ["\\begin{dependency}"]
         names = [span.name for span in drawing.spans]
-        if not set("".join([title, *legend, *names, *(text for row in rows for text in row)])) <= LATIN:
+        if not set("".join([title, *legend.values(), *names, *(text for row in rows for text in row)])) <= LATIN:
             lines.insert(0, "\\otherscripts")
         widths = [max(SLOT * len(ends_here) + 4, NARROWEST) for ends_here in layout.ends]
         count = len(words)
@@ -131,7 +131,7 @@ def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iter
             for span in drawing.spans:
                 first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
                 lines.append(_bar(len(rows), first, last, span))
-            lines += _legend(drawing.arcs, legend)
+            lines += _legend(legend)
         if title:
             side = "east" if drawing.right_to_left else "west"
             corner = f"current bounding box.north {side}"
@@ -176,11 +176,11 @@ def _edge(arc: Arc, columns: Sequence[int], end: float, start: float | None, hei
     return f"\\depedge[{', '.join(options)}]{{{columns[arc.head - 1]}}}{{{column}}}{{{label}}}"
 
 
-def _legend(arcs: Sequence[Arc], names: Sequence[str]) -> list[str]:
-    if not names:
+def _legend(channels: Mapping[int | str, str]) -> list[str]:
+    if not channels:
         return []
     lines = ["\\coordinate (legend) at ([yshift=-8pt]current bounding box.south west);"]
-    for place, (channel, name) in enumerate(zip(named_channels(arcs), names, strict=True)):
+    for place, (channel, name) in enumerate(channels.items()):
         lines.append(
             f"\\draw[{_style(channel)}] ([xshift={70 * place}pt]legend) -- +(20pt, 0) "
             f"node[right, black, scale=.7] {{{_escaped(name)}}};"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from html import escape
 
 from probtrans_cli.text import columns, visible
@@ -154,15 +154,15 @@ def _text(x: float, y: float, text: str, *, size: int = LABEL_SIZE, anchor: str 
     return f'<text {place} font-size="{size}" text-anchor="{anchor}" fill="{fill}">{escape(text)}</text>'
 
 
-def _legend(channels: Sequence[int | str], height: float) -> list[str]:
+def _legend(channels: Mapping[int | str, str], height: float) -> list[str]:
     result = []
-    for order, channel in enumerate(channels):
+    for order, (channel, name) in enumerate(channels.items()):
         colour, dash = channel_style(channel)
         x, dashes = MARGIN + 95.0 * order, f' stroke-dasharray="{dash}"' if dash else ""
-        name = visible(channel) if isinstance(channel, str) else f"channel {channel}"
+        label = escape(visible(name))
         result.append(
             f'<path d="M{decimal(x)} {decimal(height - 14)}h26" stroke="{colour}" stroke-width="1.6"{dashes}/>'
-            f'<text x="{decimal(x + 31)}" y="{decimal(height - 10)}" font-size="11" fill="{INK}">{escape(name)}</text>'
+            f'<text x="{decimal(x + 31)}" y="{decimal(height - 10)}" font-size="11" fill="{INK}">{label}</text>'
         )
     return result
 
