@@ -15,7 +15,7 @@ from probtrans_cli import load
 from probtrans_cli.errors import ProbtransError
 
 from .inputs import ONE_UPDATE
-from .material import CORPORA, RUNS, SHORT, TRANSFORMER
+from .material import CORPORA, RUNS, SHORT, TRANSFORMER, WORKPLACE
 from .mutations import hostile, mutated, of_kind
 from .place import Group, Place
 
@@ -84,7 +84,7 @@ def continued(place: Place) -> None:
     chance = place.chance
     run = chance.choice(("tiny", "tagger"))
     where = f"runs/{run}"
-    place.copy(where, "tiny.yaml", "train.conllu", "dev.conllu", "test.conllu")
+    place.copy(where, *WORKPLACE)
     added = []
     if chance.random() < 0.4:
         added = [
@@ -113,7 +113,7 @@ def continued(place: Place) -> None:
 
 def prepared(place: Place) -> None:
     chance = place.chance
-    place.copy("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "ner.txt")
+    place.copy(*WORKPLACE, "ner.txt")
     run = chance.choice(("tiny", "tagger", "ner", "char", "pieces"))
     overrides = [*SHORT, *RUNS[run], f"name={run}", "data.prepared=here/prepared"]
     source = next((place.material / "prepared").glob(f"{run}-*"))
@@ -135,7 +135,7 @@ def prepared(place: Place) -> None:
 def folder(place: Place) -> None:
     """A BERT of Hugging Face's to start from."""
     chance = place.chance
-    place.copy("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "folder")
+    place.copy(*WORKPLACE, "folder")
     if chance.random() < 0.15:
         disturb(place, "folder")
     else:
@@ -186,7 +186,7 @@ def checkpoint(place: Place) -> None:
     chance = place.chance
     run = chance.choice(("tiny", "tagger", *RUNS))
     where = f"runs/{run}"
-    place.copy(where, "tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", *({CORPORA[run]} - {"train.conllu"}))
+    place.copy(where, *WORKPLACE, *({CORPORA[run]} - {"train.conllu"}))
     verb = chance.choice(("eval", "parse", "parse", "export", "resume", "resume", "start", "load", "choose"))
     several = len(list((place.folder / where / "checkpoints").glob("step-*"))) > 1
     if verb == "resume" and chance.random() < 0.7 and several:
@@ -253,7 +253,7 @@ PREPARE = ("prepare", "tiny.yaml", "data.prepared=here/prepared")
 def _prepared(place: Place) -> tuple[str, tuple[str, ...]]:
     """A folder of one kind, as a stranger may have left it: its name, and a command that reads or writes there."""
     chance = place.chance
-    place.copy(RUN, "tiny.yaml", "train.conllu", "dev.conllu", "test.conllu")
+    place.copy(RUN, *WORKPLACE)
     kind = chance.random()
     if kind < 0.7:
         return RUN, chance.choice(VERBS)

@@ -13,7 +13,7 @@ from probtrans_cli.openie.writing import WRITTEN
 from probtrans_cli.recipe import reference
 from probtrans_cli.trained.formats import FORMATS
 
-from .material import COLUMNS, CORPORA, GRIDS, RUNS, SHORT, TRANSFORMER
+from .material import COLUMNS, CORPORA, GRIDS, RUNS, SHORT, TRANSFORMER, WORKPLACE
 from .mutations import NUMBERS, SIGNS, hostile, json_lines_mutated, mutated, of_kind
 from .place import Group, Place
 from .words import HOSTILE
@@ -61,7 +61,7 @@ def recipe(place: Place) -> None:
 
 def override(place: Place) -> None:
     chance = place.chance
-    place.copy("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "notes.txt")
+    place.copy(*WORKPLACE, "notes.txt")
     place.guard()
     given = [_override(chance) for _ in range(chance.choice((1, 1, 2, 5)))]
     verb = chance.choice(
@@ -96,9 +96,7 @@ def argument(text: str) -> str:
 
 def arguments(place: Place) -> None:
     chance = place.chance
-    place.copy(
-        "tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "ner.txt", "notes.txt", "runs/tagger", "runs/tiny"
-    )
+    place.copy(*WORKPLACE, "ner.txt", "notes.txt", "runs/tagger", "runs/tiny")
     place.guard("runs/tagger/checkpoints/eval-test.json", "runs/tiny/checkpoints/eval-test.json")
     word = argument(
         chance.choice(
@@ -167,7 +165,7 @@ def corpus(place: Place) -> None:
     content = _maybe_packed(chance, mutated(chance, content, longest=1500))
     if content[:2] == b"\x1f\x8b" or chance.random() < 0.03:
         name += ".gz"
-    place.copy("tiny.yaml", original, "dev.conllu", "train.conllu", "test.conllu", "notes.txt")
+    place.copy(*WORKPLACE, original, "notes.txt")
     place.write(name, content)
     splits = chance.choice((("train",), ("dev",), ("train", "dev", "test"), ("extra",)))
     overrides += [f"data.{split}={name}" for split in splits] + ["data.prepared=here/prepared"]
@@ -323,7 +321,7 @@ def probable(conllu: str) -> dict[str, str]:
 def pieces(place: Place) -> None:
     """The vocabulary of a folder of Hugging Face's."""
     chance = place.chance
-    place.copy("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "folder")
+    place.copy(*WORKPLACE, "folder")
     name = chance.choice(("vocab.txt", "tokenizer.json", "tokenizer_config.json"))
     path = place.folder / "folder" / name
     path.write_bytes(of_kind(chance, name, path.read_bytes()))

@@ -11,12 +11,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from .material import BULK, COUNTED, PREPARE, WHOLE
+from .material import BULK, COUNTED, PREPARE, WHOLE, WORKPLACE
 from .place import STOPPED, Group, Place, killed_by
 from .process import Ended, Signal
 
 SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-CORPORA = ("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "notes.txt")
+CORPORA = (*WORKPLACE, "notes.txt")
 
 
 def _moment(place: Place, command: str) -> Signal:

@@ -15,6 +15,8 @@ from support import COGS, sentences, workplace
 
 from .process import Signal, start
 
+WORKPLACE = ("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu")
+"""A recipe and its corpora."""
 SHORT = ("train={epochs: 1, batch_words: 120}", "model.dropout=0")
 TRANSFORMER = "model={kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2}"
 COLUMNS = "columns: {word: 0, tag: -1, entities: bioes}"
