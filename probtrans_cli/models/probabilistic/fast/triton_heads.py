@@ -172,28 +172,6 @@ def _factors(key, i, column, columns, p):
     return tl.where(tl.rand(key, i[:, None] * columns + column[None, :]) < p, 0.0, 1.0 / (1.0 - p))
 
 
-@triton.jit
-def _over_short(short, allowed, i, n, s, scale, TILE: tl.constexpr, SHORT: tl.constexpr):
-    """Return the largest of the short scores, and the sum of ``exp(F - top)``."""
-    top, total = tl.full([TILE], float("-inf"), tl.float32), tl.zeros([TILE], tl.float32)
-    for start in range(0, s, SHORT):
-        F, _, _ = _short_scores(short, allowed, i, start + tl.arange(0, SHORT), n, s, scale)
-        top, total = _and_more(top, total, F)
-    return top, total
-
-
-@triton.jit
-def _store_short(used, short, allowed, L, scale, key, i, n, s, p, SHORT: tl.constexpr, DROPS: tl.constexpr):
-    """Store the short part of ``Q``."""
-    for start in range(0, s, SHORT):
-        k = start + tl.arange(0, SHORT)
-        F, place, there = _short_scores(short, allowed, i, k, n, s, scale)
-        Q = tl.exp(F - L[:, None])
-        if DROPS:
-            Q *= _factors(key, i, n + k, n + s, p)
-        tl.store(used + place, Q, mask=there)
-
-
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +189,10 @@ def _forward(child_right, child_left, head_right, head_left, short, allowed, sen
     key = tl.load(seed) + at
     i = tl.program_id(1) * TILE + tl.arange(0, TILE)
     u = _rows(child_right + own, child_left + own, i, n, rank, RANK, BUCKETS)
-    top, total = _over_short(short, allowed, i, n, s, scale, TILE, SHORT)
+    top, total = tl.full([TILE], float("-inf"), tl.float32), tl.zeros([TILE], tl.float32)
+    for start in range(0, s, SHORT):
+        F_short, _, _ = _short_scores(short, allowed, i, start + tl.arange(0, SHORT), n, s, scale)
+        top, total = _and_more(top, total, F_short)
     if WHOLE:
         v = _rows(head_right + heads, head_left + heads, i, n, rank, RANK, BUCKETS)
         far, right = _far(i, i, sentence, n, distance)
@@ -243,7 +224,13 @@ def _forward(child_right, child_left, head_right, head_left, short, allowed, sen
             to_u = _over_heads(to_u, _by_bucket(Q, right, u, BUCKETS), v, BUCKETS)
     _store(to_u, to_child_right + own, to_child_left + own, i, n, rank, RANK, BUCKETS)
     tl.store(log_total + at * n + i, L, mask=i < n)
-    _store_short(used, short, allowed, L, scale, key, i, n, s, p, SHORT, DROPS)
+    for start in range(0, s, SHORT):
+        k = start + tl.arange(0, SHORT)
+        F_short, place, there = _short_scores(short, allowed, i, k, n, s, scale)
+        Q_short = tl.exp(F_short - L[:, None])
+        if DROPS:
+            Q_short *= _factors(key, i, n + k, n + s, p)
+        tl.store(used + place, Q_short, mask=there)
 
 
 @triton.jit(do_not_specialize=["n", "s", "channels", "distance"])
@@ -293,28 +280,6 @@ def _short_gradients(short, allowed, by_used, L, scale, key, i, k, n, s, p, DROP
     return P, by_Q, place, there
 
 
-@triton.jit
-def _of_short(short, allowed, by_used, L, scale, key, i, n, s, p,
-              TILE: tl.constexpr, SHORT: tl.constexpr, DROPS: tl.constexpr):  # fmt: skip
-    """Return the part of ``δ`` that is of the short columns."""
-    delta = tl.zeros([TILE], tl.float32)
-    for start in range(0, s, SHORT):
-        k = start + tl.arange(0, SHORT)
-        _, by_Q, _, _ = _short_gradients(short, allowed, by_used, L, scale, key, i, k, n, s, p, DROPS)
-        delta += tl.sum(by_Q, axis=1)
-    return delta
-
-
-@triton.jit
-def _store_of_short(of_short, delta, short, allowed, by_used, L, scale, key, i, n, s, p,
-                    SHORT: tl.constexpr, DROPS: tl.constexpr):  # fmt: skip
-    """Store the gradient of the short scores."""
-    for start in range(0, s, SHORT):
-        k = start + tl.arange(0, SHORT)
-        P, by_Q, place, there = _short_gradients(short, allowed, by_used, L, scale, key, i, k, n, s, p, DROPS)
-        tl.store(of_short + place, (by_Q - P * delta[:, None]) * scale, mask=there)
-
-
 @triton.jit(do_not_specialize=["n", "s", "channels", "distance"])
 def _backward(child_right, child_left, head_right, head_left, short, allowed, sentence, seed, log_total,
               by_child_right, by_child_left, by_head_right, by_head_left, by_used,
@@ -332,7 +297,11 @@ def _backward(child_right, child_left, head_right, head_left, short, allowed, se
     u = _rows(child_right + own, child_left + own, i, n, rank, RANK, BUCKETS)
     by_u = _rows(by_child_right + own, by_child_left + own, i, n, rank, RANK, BUCKETS)
     L = tl.load(log_total + at * n + i, mask=i < n, other=0.0)
-    delta = _of_short(short, allowed, by_used, L, scale, key, i, n, s, p, TILE, SHORT, DROPS)
+    delta = tl.zeros([TILE], tl.float32)
+    for start in range(0, s, SHORT):
+        k = start + tl.arange(0, SHORT)
+        _, by_short, _, _ = _short_gradients(short, allowed, by_used, L, scale, key, i, k, n, s, p, DROPS)
+        delta += tl.sum(by_short, axis=1)
     if WHOLE:
         v = _rows(head_right + heads, head_left + heads, i, n, rank, RANK, BUCKETS)
         by_v = _rows(by_head_right + heads, by_head_left + heads, i, n, rank, RANK, BUCKETS)
@@ -363,7 +332,10 @@ def _backward(child_right, child_left, head_right, head_left, short, allowed, se
             by_F = _by_bucket((by_Q - P * delta[:, None]) * scale, right, u, BUCKETS)
             of_u = _over_heads(_over_heads(of_u, by_F, v, BUCKETS), _by_bucket(Q, right, u, BUCKETS), by_v, BUCKETS)
     _store(of_u, of_child_right + own, of_child_left + own, i, n, rank, RANK, BUCKETS)
-    _store_of_short(of_short, delta, short, allowed, by_used, L, scale, key, i, n, s, p, SHORT, DROPS)
+    for start in range(0, s, SHORT):
+        k = start + tl.arange(0, SHORT)
+        P_short, by_short, place, there = _short_gradients(short, allowed, by_used, L, scale, key, i, k, n, s, p, DROPS)
+        tl.store(of_short + place, (by_short - P_short * delta[:, None]) * scale, mask=there)
 
 
 @triton.jit(do_not_specialize=["n", "s", "channels", "distance"])
@@ -414,11 +386,6 @@ def tile_of(n: int, rank: int, size: int) -> int:
     return max(SMALLEST, min(most, room // power_of_two(rank), power_of_two(n)))
 
 
-def warps_of(tile: int, rank: int, size: int) -> int:
-    """Return the warps of a program: one for 16 rows, up to four."""
-    return min(4, tile * max(64, power_of_two(rank)) // 1024) if size == 2 else 4
-
-
 class Launch(NamedTuple):
     """How the kernels are started for some sides: the ``grid`` of programs, and their last arguments."""
 
@@ -434,6 +401,9 @@ def launch_of(heads: HeadVariables, child: Float[Tensor, "l c n r"], head: Float
     lines, channels, n, rank = child.shape
     size = child.element_size()
     tile = tile_of(n, rank, size)
+    warps = 4
+    if size == 2:
+        warps = min(4, tile * max(64, power_of_two(rank)) // 1024)  # one for 16 rows
     options = {
         "rank": rank,
         "RANK": power_of_two(rank),
@@ -441,7 +411,7 @@ def launch_of(heads: HeadVariables, child: Float[Tensor, "l c n r"], head: Float
         "BUCKETS": 1 if heads.distance is None else 2,
         "SHARED": head.shape[1] < channels,
         "DROPS": heads.dropout > 0.0,
-        "num_warps": warps_of(tile, rank, size),
+        "num_warps": warps,
         "num_stages": 1,
         "enable_fp_fusion": True,  # the default, of which Triton 3.9 warns
     }
