@@ -39,13 +39,26 @@ class Arcs:
         return values.reshape(*self.prefix.shape[:2], *values.shape[1:])
 
     def to_heads(self, labels: Float[Tensor, "b n d"]) -> Float[Tensor, "b c n n"]:
-        """Return ``F_tc(j)``."""
-        return head_scores(self._rows(self.sides(labels).u), self.v)
+        """Return ``F_tc(j) = u_t[k,c] · v_j[k,c]``, of heads that are not earlier without meaning."""
+        u, v = self._rows(self.sides(labels).u), self.v
+        n, near = u.shape[1], u.shape[2] - 1
+        F = torch.einsum("bicr,bjcr->bcij", u[:, :, near], v[:, :, near])
+        for k in range(min(near, n - 1)):
+            scores = (u[:, k + 1 :, k] * v[:, : n - k - 1, k]).sum(-1)
+            F = F.diagonal_scatter(scores.transpose(1, 2), -(k + 1), 2, 3)
+        return F
 
     def to_labels(self, labels: Float[Tensor, "b n d"], heads: Float[Tensor, "b c n n"]) -> Float[Tensor, "b n d"]:
         """Return ``Σ_c Σ_j Q_tc(j) B[c,j,a]``."""
-        sides = self.sides(labels)
-        messages = sides.back(child_messages(heads, self.v).flatten(0, 1))
+        sides, v = self.sides(labels), self.v
+        near = v.shape[2] - 1
+        far = torch.einsum("bcij,bjcr->bicr", heads.tril(-near - 1), v[:, :, near])
+        to_child = []  # of each bucket Σ_j Q_tc(j) v_j[k,c]
+        for k in range(near):
+            chances = heads.diagonal(-(k + 1), 2, 3).transpose(1, 2)[..., None]
+            nearest = v[:, : chances.shape[1], k] * chances
+            to_child.append(functional.pad(nearest, (0, 0, 0, 0, heads.shape[2] - chances.shape[1], 0)))
+        messages = sides.back(torch.stack([*to_child, far], dim=2).flatten(0, 1))
         return self._rows(self.projection.from_child([messages], self.position))
 
 
@@ -62,7 +75,14 @@ class FastSlots(Slots):
         if self._arcs is None or self._arcs.prefix is not Q.prefix or self._arcs.ternary is not ternary:
             self._arcs = self._form(Q.prefix, ternary)
         if "labels" in variables:
-            parts = [part for factor in reversed(factors) for part in self._to_labels(factor, Q)]
+            parts = []
+            for factor in reversed(factors):
+                if isinstance(factor, RootColumn):
+                    parts.append(torch.einsum("bci,ca->bia", Q.root_heads, factor.dense()))
+                elif isinstance(factor, Globals):
+                    parts.append(torch.einsum("bick,cka->bia", factor.chosen(Q), factor.dense()))
+                elif isinstance(factor, Chain):
+                    parts.append(self._chained(factor, Q.prefix))
             message = sum([*parts[1:], self.unary], parts[0]) + self._arcs.to_labels(Q.labels, Q.word_heads)
             return {"labels": message}
         candidates = [self._arcs.to_heads(Q.labels)]
@@ -78,16 +98,6 @@ class FastSlots(Slots):
                     messages["features"] = scores
         return {"heads": torch.cat(candidates, dim=-1), **messages}
 
-    def _to_labels(self, factor: Factor, Q: State) -> list[Float[Tensor, "b n d"]]:
-        if isinstance(factor, RootColumn):
-            return [torch.einsum("bci,ca->bia", Q.root_heads, factor.dense())]
-        if isinstance(factor, Globals):
-            return [torch.einsum("bick,cka->bia", factor.chosen(Q), factor.dense())]
-        if isinstance(factor, Chain):
-            assert Q.prefix is not None, "the field is causal"
-            return [self._chained(factor, Q.prefix)]
-        return []
-
     def _chained(self, chain: Chain, prefix: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         return chain.message(prefix)
 
@@ -100,20 +110,17 @@ class NextArcs(Arcs):
         b, t, buckets = self.v.shape[:3]
         places = torch.arange(t, device=prefix.device)
         self.bucket = (t - 1 - places).clamp(max=buckets - 1)
-        self.near, self.place = self.v[:, places, self.bucket], torch.full((b,), t, device=prefix.device)
-
-    def _next(self, labels: Float[Tensor, "b 1 d"]) -> Sides:
-        (sides,) = self.projection.sides(labels.flatten(0, 1), self.place)
-        return sides
+        self.near = self.v[:, places, self.bucket]
+        self.position = torch.full((b,), t, device=prefix.device)  # from here on, sides are those of the slot
 
     def to_heads(self, labels: Float[Tensor, "b 1 d"]) -> Float[Tensor, "b c 1 t"]:
-        return torch.einsum("bjcr,bjcr->bcj", self._next(labels).u[:, self.bucket], self.near)[:, :, None]
+        return torch.einsum("bjcr,bjcr->bcj", self.sides(labels).u[:, self.bucket], self.near)[:, :, None]
 
     def to_labels(self, labels: Float[Tensor, "b 1 d"], heads: Float[Tensor, "b c 1 t"]) -> Float[Tensor, "b 1 d"]:
-        sides = self._next(labels)
+        sides = self.sides(labels)
         parts = torch.einsum("bcj,bjcr->bjcr", heads[:, :, 0], self.near)
         messages = torch.zeros_like(sides.u, dtype=parts.dtype).index_add(1, self.bucket, parts)
-        return self.projection.from_child([sides.back(messages)], self.place)[:, None]
+        return self.projection.from_child([sides.back(messages)], self.position)[:, None]
 
 
 class NextSlot(FastSlots):
@@ -141,25 +148,3 @@ class NextSlot(FastSlots):
 
     def _chained(self, chain: Chain, prefix: Float[Tensor, "b t d"]) -> Float[Tensor, "b 1 d"]:
         return chain.next_message(prefix)
-
-
-def head_scores(u: Float[Tensor, "b n k c r"], v: Float[Tensor, "b n k c r"]) -> Float[Tensor, "b c n n"]:
-    """Return ``F_tc(j) = u_t[k,c] · v_j[k,c]``, of heads that are not earlier without meaning."""
-    n, near = u.shape[1], u.shape[2] - 1
-    F = torch.einsum("bicr,bjcr->bcij", u[:, :, near], v[:, :, near])
-    for k in range(min(near, n - 1)):
-        scores = (u[:, k + 1 :, k] * v[:, : n - k - 1, k]).sum(-1)
-        F = F.diagonal_scatter(scores.transpose(1, 2), -(k + 1), 2, 3)
-    return F
-
-
-def child_messages(heads: Float[Tensor, "b c n n"], v: Float[Tensor, "b n k c r"]) -> Float[Tensor, "b n k c r"]:
-    """Return ``Σ_j Q_tc(j) v_j[k,c]`` over the heads in each bucket."""
-    near = v.shape[2] - 1
-    far = torch.einsum("bcij,bjcr->bicr", heads.tril(-near - 1), v[:, :, near])
-    parts = []
-    for k in range(near):
-        chances = heads.diagonal(-(k + 1), 2, 3).transpose(1, 2)[..., None]
-        nearest = v[:, : chances.shape[1], k] * chances
-        parts.append(functional.pad(nearest, (0, 0, 0, 0, heads.shape[2] - chances.shape[1], 0)))
-    return torch.stack([*parts, far], dim=2)
