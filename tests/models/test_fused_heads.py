@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from support import ROOT, environment
 
 from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.fast import meanfield
-from probtrans_cli.models.probabilistic.fast.bands import TraceableBand
+from probtrans_cli.models.probabilistic.fast.bands import ByHandBand, TraceableBand
 from probtrans_cli.models.probabilistic.fast.layout import Layout, offsets
 from probtrans_cli.models.probabilistic.inference import over
 from probtrans_cli.models.probabilistic.projections import Sides
@@ -251,7 +252,9 @@ def band_of(tensors: list[torch.Tensor], *, fused: bool) -> list[torch.Tensor]:
     sides = Sides(child, head, weight[0] if weight else None)
     kind: Any = TraceableBand
     if fused:
-        from probtrans_cli.models.probabilistic.fast.triton_bands import fused_band as kind
+        from probtrans_cli.models.probabilistic.fast.triton_bands import PRODUCTS
+
+        kind = partial(ByHandBand, products=PRODUCTS)
     near = [kind(sides, offsets(2)) for _ in range(2)]
     return [*everything([near[0].scores()], tensors), *everything(near[1].messages(p)[:2], tensors)]
 

@@ -190,23 +190,22 @@ class StoredHeads(HeadVariables):
         """Yield scores of words as heads, and of the extra candidates, that depend on the heads before."""
         for factor in self.of_relations:
             words, extra = self._before()
-            of_words, of_root = factor.to_heads(labels, words, self._at_root(extra))
+            at_root = extra[..., : int(self.inference.root)].sum(-1)  # 0 without a root
+            of_words, of_root = factor.to_heads(labels, words, at_root)
             to_extra = torch.zeros_like(extra)
             if self.inference.root:
                 to_extra = torch.cat([of_root[..., None], to_extra[..., 1:]], dim=-1)
             yield of_words, to_extra
 
-    def _at_root(self, extra: Float[Tensor, "l c n e"]) -> Float[Tensor, "l c n"]:
-        return extra[..., : int(self.inference.root)].sum(-1)
-
     def _before(self) -> tuple[Float[Tensor, "l c n n"], Float[Tensor, "l c n e"]]:
+        """Return the latest distributions, over words and over the extra candidates."""
         return self._between_words(self.probabilities)
 
     def _with_further(
         self, message: Tensor, labels: Tensor, sums: Sums, at_extra: Tensor, rows: Tensor | None
     ) -> Tensor:
         """Add the messages of the further factors."""
-        at_root = self._at_root(at_extra)
+        at_root = at_extra[..., : int(self.inference.root)].sum(-1)  # 0 without a root
         messages = [factor.messages(labels, sums.arcs, at_root.sum(1), pairs) for factor, pairs in self.further]
         messages += [factor.to_labels(sums.of_words + at_root, sums.of_heads) for factor in self.of_relations]
         for of_factor in map(self.layout.rows, messages):
@@ -265,7 +264,7 @@ class StoredHeads(HeadVariables):
         return torch.cat([words, marginals[..., -1:]], dim=-1) if self.inference.root else words
 
     def arcs(self) -> Float[Tensor, "l c n m"]:
-        return torch.cat(self._between_words(self.probabilities), dim=-1)
+        return torch.cat(self._before(), dim=-1)
 
     def scores(self) -> Float[Tensor, "l c n m"]:
         """Return the damped messages in the same order, very low where there is no candidate."""
@@ -359,18 +358,12 @@ class LabelledHeads(StoredHeads):
         message, extra = self.messages.to_labels(sides, [to_child], [to_head], used, rows)
         return self._with_further(message, grid, Sums(arcs, R, A), used, rows), extra
 
-    def update(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
-    ) -> tuple[TernarySides, Float[Tensor, "l c n m"]]:
-        self.exchange(labels, extra, None)
-        return self.messages.sides(labels), self.arcs()
+    def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> Any:
+        return self.exchange(labels, extra, None)  # distributions and messages are one function
 
     def _before(self) -> tuple[Float[Tensor, "l c n n"], Float[Tensor, "l c n e"]]:
         words, extra = self.latest[:2] if self.latest else super()._before()
         return words, extra
-
-    def arcs(self) -> Float[Tensor, "l c n m"]:
-        return torch.cat(self._before(), dim=-1)
 
     def scores(self) -> Float[Tensor, "l c n m"]:
         if not self.latest:
@@ -438,6 +431,14 @@ class _Labelled(torch.autograd.Function):
         return None, None, None, None, du, dv, of_common, of_channels, short
 
 
+class Block(NamedTuple):
+    """Some children, and for each far bucket the words that may be their heads."""
+
+    start: int
+    stop: int
+    columns: list[slice]
+
+
 class BlockedHeads(HeadVariables):
     """Distributions by blocks of children, with gradients written by hand.
 
@@ -461,46 +462,57 @@ class BlockedHeads(HeadVariables):
         lines, n = self.layout.sentence.shape
         step = max(SMALLEST, BLOCK // max(1, lines * self.inference.channels * n))
         step = -(-n // max(1, -(-n // step)))  # as many blocks, of one size
-        self.keep, self.bounds = keep, [(start, min(start + step, n)) for start in range(0, n, max(1, step))]
-        self.candidates = [self._candidates(*bounds) for bounds in self.bounds] if keep or reads else []
+        self.keep = keep
+        self.blocks: list[Block] = []
+        for start in range(0, n, max(1, step)):
+            stop, columns = min(start + step, n), [slice(0, n)]
+            if self.distance is not None:
+                columns = [slice(min(start + self.distance + 1, n), n), slice(0, max(stop - self.distance - 1, 0))]
+            self.blocks.append(Block(start, stop, columns))
+        self.candidates = [self._candidates(block) for block in self.blocks] if keep or reads else []
         self.latest: list[Tensor] | None = [] if reads else None
         self.before: tuple[Tensor, list[Tensor]] | None = None
 
     def exchange(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
-        sides = self.messages.sides(labels)
-        now = [in_precision_of_products(side) for kind in zip(*sides.far, strict=True) for side in kind]
-        short = self.messages.short(sides, extra)
+        sides, now, short = self._scored(labels, extra)
         scored, tensors = short, now
         if not self.inference.asynchronous:
             uniform = torch.zeros_like(short), [torch.zeros_like(side) for side in now]
             scored, scored_sides = self.before or uniform
             tensors, self.before = [*now, *scored_sides], (short, now)
-        if self.latest is not None:
-            self.latest.clear()
         # Autograd keeps its first argument as long as the results: if it held them, neither would ever be freed.
-        blocks = copy(self)
-        blocks.before = None
-        used, *parts = _Blocks.apply(blocks, scored, *tensors)  # type: ignore[no-untyped-call]
+        heads = copy(self)
+        heads.before = None
+        used, *parts = _Blocks.apply(heads, scored, *tensors)  # type: ignore[no-untyped-call]
         far = len(sides.far)
         return self.messages.to_labels(sides, parts[:far], parts[far:], used, rows)
 
     def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> None:
         assert self.latest is not None, "arcs are read"
+        sides, now, short = self._scored(labels, extra)
+        far = len(sides.far)
+        heads_t = [_turned(side) for side in now[far:]]
+        for number in range(len(self.blocks)):
+            self.distribution(number, now[:far], heads_t, short)
+
+    def _scored(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
+    ) -> tuple[TernarySides, list[Tensor], Float[Tensor, "l c n s"]]:
+        """Return the sides, ``u`` and then ``v`` of every far bucket as products take them, and the short scores."""
+        if self.latest is not None:
+            self.latest.clear()
         sides = self.messages.sides(labels)
-        children, heads = ([in_precision_of_products(side) for side in kind] for kind in zip(*sides.far, strict=True))
-        heads_t, short = [_turned(side) for side in heads], self.messages.short(sides, extra)
-        self.latest.clear()
-        for number in range(len(self.bounds)):
-            self.distribution(number, children, heads_t, short)
+        now = [in_precision_of_products(side) for kind in zip(*sides.far, strict=True) for side in kind]
+        return sides, now, self.messages.short(sides, extra)
 
     def arcs(self) -> Float[Tensor, "l c n m"]:
         assert self.latest, "an iteration has been run"
         n, offsets = self.layout.sentence.shape[1], self.messages.offsets
         arcs = self.latest[0].new_zeros(*self.latest[0].shape[:2], n, n + self.extra)
-        for (start, stop), P in zip(self.bounds, self.latest, strict=True):
-            *far, short = _split(P, (columns := self.columns(start, stop)), self.short_allowed)
+        for (start, stop, columns), P in zip(self.blocks, self.latest, strict=True):
+            *far, short = _split(P, columns, self.short_allowed)
             for part, of_bucket in zip(columns, far, strict=True):  # where they overlap, one of them is 0
                 arcs[:, :, start:stop, part] += of_bucket
             arcs[:, :, start:stop, n:] = short[..., len(offsets) :]
@@ -509,25 +521,18 @@ class BlockedHeads(HeadVariables):
                 arcs[:, :, child, child - x] = short[:, :, child - start, k]
         return arcs
 
-    def columns(self, start: int, stop: int) -> list[slice]:
-        """Return the words that may be far heads of a block's children, by far bucket."""
-        n = self.layout.sentence.shape[1]
-        if self.distance is None:
-            return [slice(0, n)]
-        return [slice(min(start + self.distance + 1, n), n), slice(0, max(stop - self.distance - 1, 0))]
-
-    def _candidates(self, start: int, stop: int) -> tuple[Float[Tensor, "l 1 m k"], Float[Tensor, "l 1 m 1"] | None]:
+    def _candidates(self, block: Block) -> tuple[Float[Tensor, "l 1 m k"], Float[Tensor, "l 1 m 1"] | None]:
         """Return very low numbers where a column is no candidate, else 0; and 1 for children that have some, else 0.
 
         None instead where all have some. Numbers, as operations on truth values are slow on a CPU.
         """
-        sentence, gamma = self.layout.sentence, self.distance
+        sentence, gamma, (start, stop, columns) = self.layout.sentence, self.distance, block
         word = torch.arange(sentence.shape[1], device=sentence.device)
         x, children = word[start:stop, None] - word, sentence[:, start:stop, None]
         far = [x != 0] if gamma is None else [x < -gamma, x > gamma]
         parts = [
             (near[:, part] & (sentence[:, None, part] == children) & (children >= 0))[:, None]
-            for near, part in zip(far, self.columns(start, stop), strict=True)
+            for near, part in zip(far, columns, strict=True)
         ]
         if self.inference.root_label:
             parts = [labels_allowed(part, -1, self.inference.channels) for part in parts]
@@ -543,12 +548,11 @@ class BlockedHeads(HeadVariables):
         self, number: int, children: Sequence[Tensor], heads_t: Sequence[Tensor], short: Float[Tensor, "l c n s"]
     ) -> tuple[Float[Tensor, "l c m k"], Float[Tensor, "l c m k"]]:
         """Return ``P`` and ``Q`` of a block; ``heads_t``: transposed head sides."""
-        start, stop = self.bounds[number]
-        columns = self.columns(start, stop)
+        start, stop, columns = self.blocks[number]
         sides = zip(children, heads_t, columns, strict=True)
         scores = [times(u[:, :, start:stop], v[..., part]) for u, v, part in sides]
         F = _joined([*scores, short[:, :, start:stop]]).to(self.dtype)
-        bias, present = self.candidates[number] if self.candidates else self._candidates(start, stop)
+        bias, present = self.candidates[number] if self.candidates else self._candidates(self.blocks[number])
         M = torch.add(bias, F, alpha=1.0 / self.inference.heads.weight, out=F)
         labelled = self.inference.labelled
         if labelled and M.shape[-1]:  # a lone word without a root has no candidates
@@ -578,12 +582,11 @@ class _Blocks(torch.autograd.Function):
         to_child = [torch.empty_like(side) for side in children]
         to_head = [torch.zeros_like(side, dtype=heads.dtype) for side in words]
         ctx.heads, ctx.random, kept = heads, [], []
-        for number, (start, stop) in enumerate(heads.bounds):
+        for number, (start, stop, columns) in enumerate(heads.blocks):
             if not heads.keep:
                 ctx.random.append(random_state(short))
             P, Q = heads.distribution(number, sides[-2 * far : -far], scored_t, short)
             kept += [P, Q] if heads.keep else []
-            columns = heads.columns(start, stop)
             *parts, used[:, :, start:stop] = _split(Q, columns, short)
             for k, (q, part) in enumerate(zip(parts, columns, strict=True)):
                 to_child[k][:, :, start:stop] = times(q, words[k][:, :, part])
@@ -607,13 +610,12 @@ class _Blocks(torch.autograd.Function):
         of_children, of_words = of_sides[:far], of_sides[far : 2 * far]
         of_scored_children, of_scored_words = of_sides[-2 * far : -far], of_sides[-far:]
         now = random_state(short)
-        for number, (start, stop) in enumerate(heads.bounds):
+        for number, (start, stop, columns) in enumerate(heads.blocks):
             if heads.keep:
                 P, Q = kept[2 * number : 2 * number + 2]
             else:
                 set_random_state(ctx.random[number])
                 P, Q = heads.distribution(number, scored_children, scored_t, short)
-            columns = heads.columns(start, stop)
             by_Q = [
                 times(by_child[k][:, :, start:stop], words_t[k][..., part]).add_(
                     times(children[k][:, :, start:stop], by_head_t[k][..., part])

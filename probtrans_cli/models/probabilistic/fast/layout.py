@@ -42,12 +42,6 @@ class Layout:
         number = torch.arange(mask.shape[0], device=mask.device)[:, None]
         return cls(mask, None, None, torch.where(mask, number, -1))
 
-    @property
-    def position(self) -> Int[Tensor, " w"]:
-        """The place of every row's word in its sentence."""
-        b, n = self.mask.shape
-        return self.rows(torch.arange(n, device=self.mask.device).expand(b, n))
-
     def rows(self, grid: Shaped[Tensor, "b n ..."]) -> Shaped[Tensor, "w ..."]:
         """Go from the padded batch to rows."""
         flat = grid.flatten(0, 1)

@@ -201,8 +201,10 @@ class MeanField:
         the start are those of an entry, wherever it stands."""
         messages, _, _ = self.potentials[0]
         messages.start = self.labels.probabilities
-        at_words = entries.masked_fill(~self.mask, -1)  # padding has none of the vocabulary
-        messages.entries = Entries.of(self.layout.rows(at_words))
+        of_rows = self.layout.rows(entries.masked_fill(~self.mask, -1))  # padding has none of the vocabulary
+        distinct, of_row = torch.unique(of_rows, return_inverse=True)
+        row = torch.zeros_like(distinct).index_copy(0, of_row, torch.arange(len(of_rows)))
+        messages.entries = Entries(row, of_row)
 
     def _stored(self) -> StoredHeads:
         assert isinstance(self.heads, StoredHeads), "heads of all pairs are stored"
@@ -217,16 +219,12 @@ class MeanField:
         if history or not may_depend_on(self.mask):
             at = None
         only = None if at is None else self.layout.rows(at & self.mask).nonzero()[:, 0]
-        words, last = self.unary.shape[0], self.inference.iterations
         states = [self._state()] if 0 in history else []
-        for iteration in range(1, last + 1):
-            self._iterate(only if iteration == last else None)
-            if iteration in history:
-                states.append(self._state())
+        states += self.advance(self.inference.iterations, history=history, only=only)
         if only is not None:
             scores = self.labels.message
             assert scores is not None, "labels have a message from the start"
-            scores = scores.new_zeros(words, scores.shape[-1]).index_copy(0, only, scores)
+            scores = scores.new_zeros(self.unary.shape).index_copy(0, only, scores)
             self.labels = self.labels._replace(message=scores)
         return Result(self.states(), None if self.root is None else self.root.message, states)
 
@@ -236,16 +234,18 @@ class MeanField:
         bias: Float[Tensor, "b n d"] | None = None,
         history: Collection[int] = (),
         before: int = 0,
+        only: Int[Tensor, " w2"] | None = None,
     ) -> list[State]:
         """Run some more iterations, with ``bias`` added to the unary scores of these alone.
 
-        ``before``: go on with the potentials after this many iterations. Returns the states after those of ``history``.
+        ``before``: go on with the potentials after this many iterations; ``only``: of the last one, the rows of the
+        labels that are updated. Returns the states after those of ``history``.
         """
         self.iteration, unary, states = before, self.unary, []
         if bias is not None:
             self.unary = unary + self.layout.rows(bias)
         for iteration in range(1, iterations + 1):
-            self._iterate(None)
+            self._iterate(only if iteration == iterations else None)
             if iteration in history:
                 states.append(self._state())
         self.unary = unary
@@ -258,23 +258,24 @@ class MeanField:
 
     def run_heads(self, iterations: Collection[int]) -> list[Float[Tensor, "b c n m"]]:
         """Return the head distributions after some iterations, in order; instead of :meth:`run`."""
-        distributions, heads = [], self.heads
-        for iteration in range(1, max(iterations) + 1):
-            if iteration < max(iterations):
-                self._iterate(None)
-            else:
-                self._next_potentials()
-                labels = self.labels.probabilities
-                heads.update(labels, self._extra_scores(labels)[0])
+        distributions, last = [], max(iterations)
+        for iteration in range(1, last + 1):
+            self._iterate(None, heads_alone=iteration == last)
             if iteration in iterations:
-                distributions.append(heads.arcs())
+                distributions.append(self.heads.arcs())
         return distributions
 
-    def _iterate(self, only: Tensor | None) -> None:
-        """Update all variables once; of the labels, those of the rows ``only``, where given."""
-        self._next_potentials()
+    def _iterate(self, only: Int[Tensor, " w2"] | None, *, heads_alone: bool = False) -> None:
+        """Update all variables once; of the labels, those of the rows ``only``, where given; or ``heads_alone``."""
+        # The potentials of the last iteration serve all further ones.
+        potentials = self.potentials[min(self.iteration, len(self.potentials) - 1)]
+        self.heads.messages, self.root_scores, self.global_scores = potentials
+        self.iteration += 1
         labels = self.labels.probabilities
         extra, toward_root = self._extra_scores(labels)
+        if heads_alone:
+            self.heads.update(labels, extra)
+            return
         message, heads = self.heads.exchange(labels, extra, only)
         messages = []
         if self.features is not None and self.global_scores is not None:
@@ -297,12 +298,6 @@ class MeanField:
             messages = [part.index_select(0, only) for part in messages]
             unary, variable = unary.index_select(0, only), variable.at(only)
         self.labels = variable.updated(drop(sum(messages, message) + unary, self.dropout))
-
-    def _next_potentials(self) -> None:
-        """Take those of the next iteration; those of the last one stay."""
-        potentials = self.potentials[min(self.iteration, len(self.potentials) - 1)]
-        self.heads.messages, self.root_scores, self.global_scores = potentials
-        self.iteration += 1
 
     def _extra_scores(
         self, labels: Float[Tensor, "w d"]

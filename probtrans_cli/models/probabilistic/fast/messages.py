@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.fast.bands import Band, band
+from probtrans_cli.models.probabilistic.fast.bands import Band, ByHandBand, band
 from probtrans_cli.models.probabilistic.fast.layout import Layout, offsets
 from probtrans_cli.models.probabilistic.potentials import Ternary
 from probtrans_cli.models.probabilistic.projections import Sides
@@ -50,11 +50,6 @@ class Entries(NamedTuple):
     row: Int[Tensor, " e"]
     of_row: Int[Tensor, " w"]
 
-    @classmethod
-    def of(cls, ids: Int[Tensor, " w"]) -> Entries:
-        distinct, of_row = torch.unique(ids, return_inverse=True)
-        return cls(torch.zeros_like(distinct).index_copy(0, of_row, torch.arange(len(ids))), of_row)
-
 
 class TernaryMessages:
     """The messages of the ternary factors of one batch.
@@ -69,35 +64,33 @@ class TernaryMessages:
         """``fused``: near buckets by the kernels of a GPU."""
         self.layout, self.distance, self.fused = layout, distance, fused
         self.projection = ternary.projection([1] if distance is None else [1, 2 * distance, 1] if distance else [1, 1])
-        self.position = layout.position
+        b, n = layout.mask.shape
+        self.position = layout.rows(torch.arange(n, device=layout.mask.device).expand(b, n))
         self.offsets = offsets(distance or 0)
 
     def sides(self, labels: Float[Tensor, "w d"]) -> TernarySides:
         """Return the sides of the ternary scores for label distributions."""
-        groups = self._groups(labels)
+        if self.entries is None or labels is not self.start or self.projection.turns:
+            groups = self.projection.sides(labels, self.position)
+        else:
+            of_entries = self.projection.sides(labels.index_select(0, self.entries.row), self.position)
+            of_row = self.entries.of_row
+            groups = [
+                Sides(child.index_select(0, of_row), head.index_select(0, of_row), weight)
+                for child, head, weight in of_entries
+            ]
         rows = [groups[0], groups[-1]] if self.distance is not None else [groups[0]]
         child, head = (self._on_lines([getattr(group, side) for group in rows]) for side in ("child", "head"))
         weights = [group.weight for group in rows]
         weighted = [u if weight is None else u * weight[0, :, None] for u, weight in zip(child, weights, strict=True)]
-        near = self._band(groups[1]) if self.offsets else None
-        return TernarySides(rows, [Far(*pair) for pair in zip(weighted, head, strict=True)], near)
-
-    def _groups(self, labels: Float[Tensor, "w d"]) -> list[Sides]:
-        if self.entries is None or labels is not self.start or self.projection.turns:
-            return self.projection.sides(labels, self.position)
-        of_entries = self.projection.sides(labels.index_select(0, self.entries.row), self.position)
-        of_row = self.entries.of_row
-        return [
-            Sides(child.index_select(0, of_row), head.index_select(0, of_row), weight)
-            for child, head, weight in of_entries
-        ]
-
-    def _band(self, sides: Sides) -> Band:
+        far = [Far(*pair) for pair in zip(weighted, head, strict=True)]
+        if not self.offsets:
+            return TernarySides(rows, far, None)
         if not self.fused:
-            return band(sides, self.offsets)
-        from probtrans_cli.models.probabilistic.fast.triton_bands import fused_band  # noqa: PLC0415  # with triton
+            return TernarySides(rows, far, band(groups[1], self.offsets))
+        from probtrans_cli.models.probabilistic.fast.triton_bands import PRODUCTS  # noqa: PLC0415  # with triton
 
-        return fused_band(sides, self.offsets)
+        return TernarySides(rows, far, ByHandBand(groups[1], self.offsets, PRODUCTS))
 
     def _on_lines(self, sides: Sequence[Float[Tensor, "w 1 c r"]]) -> list[Float[Tensor, "l c n r"]]:
         """Put sides on the lines; a side that both far buckets share, once."""
@@ -123,7 +116,12 @@ class TernaryMessages:
         ``to_child``, ``to_head``: ``ū`` and ``v̄`` of every far bucket; ``short``: distributions over short columns.
         """
         near, extra = self.layout.from_channels(short).tensor_split([len(self.offsets)], dim=-1)
-        to_child = [_to_child(*pair) for pair in zip(sides.rows, to_child, strict=True)]
+        to_child = list(to_child)
+        for k, (child, _, weight) in enumerate(sides.rows):  # as in `Sides.back`, on the lines
+            if weight is not None:
+                to_child[k] = to_child[k] * weight[0, :, None]
+                if child.shape[2] == 1:
+                    to_child[k] = to_child[k].sum(1, keepdim=True)
         first, last = sides.rows[0], sides.rows[-1]
         if first.child is last.child and first.head is last.head:
             to_child, to_head = [sum(to_child[1:], to_child[0])], [sum(to_head[1:], to_head[0])]
@@ -138,12 +136,3 @@ class TernaryMessages:
             messages = [Sides(*(part.index_select(0, rows) for part in message[:2])) for message in messages]
             position = position.index_select(0, rows)
         return self.projection.collect(messages, position), extra
-
-
-def _to_child(sides: Sides, message: Float[Tensor, "l c n r"]) -> Float[Tensor, "l c2 n r"]:
-    """Return the message to a far bucket's child side as the projection takes it: :meth:`Sides.back`, on the lines."""
-    if sides.weight is not None:
-        message = message * sides.weight[0, :, None]
-        if sides.child.shape[2] == 1:
-            message = message.sum(1, keepdim=True)
-    return message

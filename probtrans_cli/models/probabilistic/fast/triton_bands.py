@@ -23,8 +23,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.fast.bands import ByHandBand, Products
-from probtrans_cli.models.probabilistic.projections import Sides
+from probtrans_cli.models.probabilistic.fast.bands import Products
 
 TILE, NUMBERS = 64, 2048  # rows of a tile, and numbers of its sides, at most
 PARTS = 64  # sums over rows that are made side by side, at most
@@ -204,6 +203,5 @@ def by_sides(
     return messages[0], messages[1]
 
 
-def fused_band(sides: Sides, shifts: Sequence[int]) -> ByHandBand:
-    """Return the band of some sides; ``shifts``: the distances of its buckets, from -γ to γ without 0."""
-    return ByHandBand(sides, shifts, Products(by_p, by_sides))
+PRODUCTS = Products(by_p, by_sides)
+"""For bands whose shifts are the distances from -γ to γ without 0."""
