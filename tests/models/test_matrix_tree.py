@@ -15,7 +15,7 @@ from support import ROOT
 
 from probtrans_cli.models.probabilistic.matrix_tree import (
     RANGE,
-    labelled_marginals,
+    head_marginals,
     log_partition,
     sample_trees,
     tree_marginals,
@@ -80,7 +80,7 @@ def test_labelled_marginals_are_those_of_all_labelled_trees(n: int, labels: int)
     every, probability = torch.stack(arcs), torch.stack(totals).softmax(0)
     expected = probability @ every
     mask = torch.ones(1, n, dtype=torch.bool)
-    marginals, log_z = labelled_marginals(scores, mask), log_partition(scores.logsumexp(1), mask)
+    marginals, log_z = head_marginals(scores, mask, labelled=True), log_partition(scores.logsumexp(1), mask)
     torch.testing.assert_close(marginals.flatten().detach(), expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(log_z.detach()[0], torch.stack(totals).logsumexp(0), rtol=0, atol=1e-12)
     (by_log_z,) = torch.autograd.grad(log_z.sum(), scores, retain_graph=True)

@@ -62,10 +62,10 @@ class RootColumn(Factor):
 
     has_root = True
 
-    def __init__(self, channels: int, labels: int, std: float = 1.0, variables: int = 1) -> None:
+    def __init__(self, channels: int, labels: int, variables: int) -> None:
         super().__init__()
         self.variables = variables
-        self.r = nn.Parameter(torch.randn(channels, labels // variables) * std)
+        self.r = nn.Parameter(torch.randn(channels, labels // variables))
 
     def dense(self) -> Float[Tensor, "c a"]:
         """Return ``r``."""

@@ -59,7 +59,7 @@ from probtrans_cli.models.probabilistic.inference import (
     latent_of,
     over,
 )
-from probtrans_cli.models.probabilistic.matrix_tree import labelled_marginals, tree_marginals
+from probtrans_cli.models.probabilistic.matrix_tree import head_marginals
 
 # --- factors --------------------------------------------------------------------------------------------------------
 
@@ -193,7 +193,10 @@ class MeanField:
         messages = self.messages(before, "heads", "features")
         now = before._replace(**{name: self._update(name, message) for name, message in messages.items()})
         dropped = now if self.inference.asynchronous else before
-        dropped = dropped._replace(heads=self._drop_arcs(dropped.heads))
+        if self.inference.labelled and self.dropout > 0.0:  # an arc falls with all of its labels
+            dropped = dropped._replace(heads=dropped.heads * self._drop(torch.ones_like(dropped.heads[:, :1])))
+        else:
+            dropped = dropped._replace(heads=self._drop(dropped.heads))
         if dropped.features is not None:
             dropped = dropped._replace(features=self._drop(dropped.features))
         messages = self.messages(dropped, "labels", "root")
@@ -221,10 +224,7 @@ class MeanField:
         if self.inference.labelled:
             M = self._of_candidates(M)
         with_root = M if self.inference.root else functional.pad(M, (0, 1))
-        if self.inference.labelled:
-            marginals = labelled_marginals(with_root, self.mask)
-        else:
-            marginals = tree_marginals(with_root, self.mask[:, None].expand(M.shape[:3]))
+        marginals = head_marginals(with_root, self.mask, labelled=self.inference.labelled)
         return marginals if self.inference.root else marginals[..., :-1]
 
     def _of_candidates(self, M: Tensor) -> Tensor:
@@ -235,11 +235,6 @@ class MeanField:
 
     def _drop(self, values: Tensor) -> Tensor:
         return functional.dropout(values, self.dropout) if self.dropout > 0.0 else values
-
-    def _drop_arcs(self, heads: Float[Tensor, "b c n m"]) -> Tensor:
-        if not self.inference.labelled or self.dropout == 0.0:
-            return self._drop(heads)
-        return heads * self._drop(torch.ones_like(heads[:, :1]))
 
     def run(self, *, at: Tensor | None = None, history: Collection[int] = ()) -> Result:
         """Run all iterations; ``history``: when to keep the state, 0 = at the start; ``at`` saves work in ``fast/``."""

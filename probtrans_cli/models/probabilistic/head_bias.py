@@ -34,7 +34,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from probtrans_cli.models.base import CUES
@@ -85,7 +85,12 @@ def head_bias(
     x = word[None, :] - word[:, None]
     far = x.abs().clamp(min=1).to(cues.dtype).log()
     # What nobody asks for costs nothing.
-    behind = _behind(edge, mask) if section.asks("phrase_end", "phrase_end_side", "phrase_end_next") else edge
+    behind = edge
+    if section.asks("phrase_end", "phrase_end_side", "phrase_end_next"):
+        # e of the word behind each word; of the last one, the largest e of the sentence.
+        there = mask[:, None]
+        most = edge.masked_fill(~there, 0.0).amax(dim=2, keepdim=True)
+        behind = torch.where(there.roll(-1, 2) & (word != mask.shape[1] - 1), edge.roll(-1, 2), most)
     to_right = of("right") + of("leaning") * leaning[..., None] + of("branching") * drawn[..., None]
     to_right = to_right - of("phrase_end_side") * behind[..., None]
     if section.asks("leaning_head"):
@@ -103,24 +108,13 @@ def head_bias(
     if section.asks("phrase_end_next"):
         near = near - of("phrase_end_next") * behind[..., None] * (x.abs() == 1)
     if section.asks("punctuation"):
-        near = near - of("punctuation") * _between(mark, x)
+        # How many marks stand between two words, two at most.
+        upto = mark.cumsum(dim=2)  # with the word's own
+        forward = upto[..., None, :] - upto[..., :, None] - mark[..., None, :]
+        backward = upto[..., :, None] - upto[..., None, :] - mark[..., :, None]
+        between = torch.where(x > 0, forward, backward).clamp(min=0.0, max=2.0)
+        near = near - of("punctuation") * between
     if section.asks("alone"):
         side = (x == 1).to(cues.dtype) - (x == -1).to(cues.dtype)
         near = near + of("alone") * side * (alone * rare)[..., :, None] * rare[..., None, :]
     return near, -of("root")[:, 0] * common - of("reducible")[:, 0] * reducible
-
-
-def _behind(edge: Float[Tensor, "b 1 n"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 n"]:
-    """e of the word behind each word; of the last one, the largest e of the sentence."""
-    there = mask[:, None]
-    most = edge.masked_fill(~there, 0.0).amax(dim=2, keepdim=True)
-    last = torch.arange(mask.shape[1], device=mask.device) == mask.shape[1] - 1
-    return torch.where(there.roll(-1, 2) & ~last, edge.roll(-1, 2), most)
-
-
-def _between(mark: Float[Tensor, "b 1 n"], x: Int64[Tensor, "n n"]) -> Float[Tensor, "b 1 n n"]:
-    """How many marks of punctuation stand between two words, two at most."""
-    upto = mark.cumsum(dim=2)  # with the word's own
-    forward = upto[..., None, :] - upto[..., :, None] - mark[..., None, :]
-    backward = upto[..., :, None] - upto[..., None, :] - mark[..., :, None]
-    return torch.where(x > 0, forward, backward).clamp(min=0.0, max=2.0)

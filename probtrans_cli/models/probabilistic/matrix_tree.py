@@ -57,12 +57,17 @@ def tree_marginals(scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "*b n"]) 
     return _tree(scores, mask)[1].to(scores.dtype).view(scores.shape)
 
 
-def labelled_marginals(scores: Float[Tensor, "b c n m"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b c n m"]:
-    """Return the probability of every head with every label, over all trees whose arcs have a label each.
+def head_marginals(
+    scores: Float[Tensor, "b c n m"], mask: Bool[Tensor, "b n"], *, labelled: bool
+) -> Float[Tensor, "b c n m"]:
+    """Return the probability of every head in every channel, over the trees of that channel.
 
-    A tree weighs ``exp(sum_i scores[label of i, i, head of i])``, so an arc ``sum_c exp(scores[c, i, j])``. Other
-    arguments as of :func:`tree_marginals`.
+    ``labelled``: of every head with every label, over all trees whose arcs have a label each. A tree weighs
+    ``exp(sum_i scores[label of i, i, head of i])``, so an arc ``sum_c exp(scores[c, i, j])``. Other arguments as of
+    :func:`tree_marginals`.
     """
+    if not labelled:
+        return tree_marginals(scores, mask[:, None].expand(scores.shape[:3]))
     return tree_marginals(scores.logsumexp(1), mask)[:, None] * scores.softmax(1)
 
 

@@ -334,10 +334,12 @@ class DrawnPotentials(nn.Module):
     def __init__(self, section: ProbabilisticTransformer) -> None:
         super().__init__()
         channels, labels = section.channels, section.labels
-        self.ternary = ternary(section)
+        self.ternary = TERNARY[section.decomposition.kind].make(section)
+        self.ternary.distance, self.ternary.causal = section.distance, section.causal
+        start(self.ternary, section.ternary_std)
         self.root: RootScores | RootColumn | None = None
         if section.causal:
-            self.root = RootColumn(channels, labels, variables=section.label_variables)
+            self.root = RootColumn(channels, labels, section.label_variables)
         elif section.root is not None:
             self.root = RootScores(section.root, channels, labels)
         if self.root is not None:
@@ -389,14 +391,6 @@ register(TernaryKind(UVDecomposition, partial(_by_buckets, UV)))
 register(TernaryKind(UVWDecomposition, partial(_by_buckets, UVW)))
 register(TernaryKind(SharedDecomposition, partial(_by_buckets, Shared)))
 register(TernaryKind(RotaryDecomposition, _rotary))
-
-
-def ternary(section: ProbabilisticTransformer) -> Ternary:
-    """The ternary scores that a recipe's ``model`` section asks for."""
-    scores = TERNARY[section.decomposition.kind].make(section)
-    scores.distance, scores.causal = section.distance, section.causal
-    start(scores, section.ternary_std)
-    return scores
 
 
 def start(scores: nn.Module, std: float | None) -> None:

@@ -27,7 +27,7 @@ from probtrans_cli.models.probabilistic.fast.bands import first_derivatives_only
 from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages, TernarySides
 from probtrans_cli.models.probabilistic.inference import Inference, labels_allowed, over
-from probtrans_cli.models.probabilistic.matrix_tree import labelled_marginals, tree_marginals
+from probtrans_cli.models.probabilistic.matrix_tree import head_marginals
 
 BLOCK = 2**19  # head scores in a block
 SMALLEST = 16  # children of a block, at least
@@ -254,12 +254,7 @@ class StoredHeads(HeadVariables):
             return over(scores, self.allowed, labelled=labelled)
         words, root = self._of_candidates(scores) if labelled else self._between_words(scores)
         root = root if self.inference.root else torch.zeros_like(words[..., :1])
-        with_root, mask = torch.cat([words, root], dim=-1), self.layout.mask
-        marginals = (
-            labelled_marginals(with_root, mask)
-            if labelled
-            else tree_marginals(with_root, mask[:, None].expand(words.shape[:3]))
-        )
+        marginals = head_marginals(torch.cat([words, root], dim=-1), self.layout.mask, labelled=labelled)
         words = self._columns(marginals[..., :-1])
         return torch.cat([words, marginals[..., -1:]], dim=-1) if self.inference.root else words
 
