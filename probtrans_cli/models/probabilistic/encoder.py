@@ -293,7 +293,7 @@ class ProbabilisticEncoder(Encoder):
     def infer(
         self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 9"] | None = None
     ) -> list[State]:
-        """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""
+        """Return all distributions, at the start and after every iteration: ``T + 1`` states."""
         inference = self._mean_field(Words(unary, mask, cues=cues), all_pairs=True)
         return inference.run(history=range(self.inference.iterations + 1)).history
 
@@ -304,11 +304,11 @@ class ProbabilisticEncoder(Encoder):
         state: State,
         cues: Float[Tensor, "b n 9"] | None = None,
     ) -> Float[Tensor, " b"]:
-        """The regularised mean-field energy of every sentence in a state (appendix A.4), which the iteration descends.
+        """Return the mean-field energy of every sentence in a state (appendix A.4), which the iteration descends.
 
         Raises:
-            ValueError: the heads form trees, whose entropy their marginals do not tell, or iterations have potentials
-                of their own, and descend no energy.
+            ValueError: the heads form trees, whose entropy does not follow from their marginals; or iterations have
+                potentials of their own, so that no single energy goes down.
         """
         if self.later:
             raise ValueError("iterations with potentials of their own descend no energy")
@@ -317,7 +317,7 @@ class ProbabilisticEncoder(Encoder):
         return self.field(unary, mask, cues).energy(state)
 
     def factors(self, potentials: Sequence[Potentials] | None = None) -> list[list[Factor]]:
-        """The factors of every iteration, or one set for all of them; or those of other ``potentials``."""
+        """Return the factors of every iteration, or one set for all of them; or those of other ``potentials``."""
         bias = [] if self.section.head_bias is None else [HeadBiasFactor(self.section.head_bias)]
         further = [*bias, *cast("Sequence[Factor]", self.further)]
         sets = self.potentials if potentials is None else potentials
@@ -366,11 +366,10 @@ class ProbabilisticEncoder(Encoder):
         return MeanField(Sentences(unary, mask, cues), self.factors(), self.inference, self._dropout)
 
     def ternary_scores(self, distances: Sequence[int] | None = None, iteration: int = 1) -> Float[Tensor, "k c a e"]:
-        """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.
-        ``iteration``: whose, where each has its own; counted from 1.
+        """Return ``T [K, h, d, d]``, or ``T`` at each of the ``distances`` ``x = i - j``.
 
-        With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1. No head is at the distance
-        0, and what stands there has no meaning.
+        With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1. At the distance 0, where no
+        head is, numbers have no meaning. ``iteration``: whose ``T``, where each has its own; counted from 1.
         """
         ternary = self._of(iteration).ternary
         if distances is None:
@@ -388,13 +387,15 @@ class ProbabilisticEncoder(Encoder):
         return dense[torch.tensor(bucket, device=dense.device)]
 
     def root_scores(self, iteration: int = 1) -> Float[Tensor, "c a e"] | None:
-        """``T' [h, d, d_root]``, whatever its parameterisation; None without a root. ``iteration``: as above."""
+        """Return ``T' [h, d, d_root]``, None without a root. ``iteration``: as of :meth:`ternary_scores`."""
         root = self._of(iteration).root
         return None if root is None else root.dense()
 
     def global_scores(self, iteration: int = 1) -> Float[Tensor, "*c m a"] | None:
-        """``B [h, m, d]``, with `single-split` and `rectified` ``[m, d]``, whatever its parameterisation; None without
-        globals. ``iteration``: as above."""
+        """Return ``B [h, m, d]``, or ``[m, d]`` with `single-split` and `rectified`; None without global features.
+
+        ``iteration``: as of :meth:`ternary_scores`.
+        """
         features = self._of(iteration).features
         if features is None:
             return None

@@ -59,8 +59,11 @@ class HeadBiasFactor(Factor):
 
 
 def commonness(counts: Sequence[int], *, unread: int) -> Float[Tensor, " v"]:
-    """``g`` of every entry of a vocabulary: ``unread`` special ones, of which the last stands for a hidden word and is
-    as common as a training word is on average, then the words with these counts. An unknown word counts as one."""
+    """Return ``g`` of every entry of a vocabulary: ``unread`` special ones, then the words with these counts.
+
+    The last special one stands for a hidden word, and is as common as a training word is on average. An unknown word
+    counts as one.
+    """
     of_words = [math.log(max(count, 1)) ** 2 for count in counts]
     mean = sum(count * g for count, g in zip(counts, of_words, strict=True)) / max(sum(counts), 1)
     return torch.tensor([0.0] * (unread - 1) + [mean] + of_words)
@@ -69,10 +72,11 @@ def commonness(counts: Sequence[int], *, unread: int) -> Float[Tensor, " v"]:
 def head_bias(
     section: HeadBias, cues: Float[Tensor, "b n 9"], mask: Bool[Tensor, "b n"]
 ) -> tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]]:
-    """What is added to the scores of the words as heads, ``[b, channel, i, j]``, and to those of the root; one channel
-    stands for all where they have the same numbers. ``cues``: g, z, R, Λ, D and e of every word, 1 for punctuation, N,
-    and 1 for a rare word; ``mask``: where there is a word."""
+    """Return what is added to the scores of words as heads, ``[b, channel, i, j]``, and to those of the root.
 
+    One channel stands for all where they have the same numbers. ``cues``: g, z, R, Λ, D and e of every word, 1 for
+    punctuation, N, and 1 for a rare word; ``mask``: where there is a word.
+    """
     numbers = section.model_dump()
     channels = max((len(value) for value in numbers.values() if isinstance(value, list)), default=1)
 

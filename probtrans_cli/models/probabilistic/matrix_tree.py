@@ -47,7 +47,7 @@ COMPLEX_STEP = 1e-20
 
 
 def tree_marginals(scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "*b n"]) -> Float[Tensor, "*b n m"]:
-    """Probability of every head of every word, ``[..., i, j]``, over all trees with exactly one word under the root.
+    """Return the probability of every head of every word, ``[..., i, j]``, over all trees with one word under the root.
 
     ``scores [..., n, n+1]``: of head ``j`` for word ``i``, column ``n`` the root, the diagonal is ignored. Words
     outside ``mask`` (anywhere) are no heads and have none: zeros. Rows of words sum to 1, the root's column sums to 1.
@@ -72,7 +72,7 @@ def head_marginals(
 
 
 def log_partition(scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "*b n"]) -> Float[Tensor, "*b"]:
-    """Logarithm of the sum of ``exp(sum_i scores[i, head of i])`` over all trees with exactly one word under the root.
+    """Return the log of the sum of ``exp(sum_i scores[i, head of i])`` over all trees with one word under the root.
 
     Arguments as in :func:`tree_marginals`, which is its gradient. 0 for a sentence without words.
     """

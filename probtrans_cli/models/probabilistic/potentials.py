@@ -75,11 +75,11 @@ class Scores(crf.Factor):
                 setattr(self, name, nn.Parameter(parameter.data.chunk(variables, axis)[0].clone()))
 
     def of_words(self, scores: Float[Tensor, "*k c r e"]) -> Float[Tensor, "*k c r d"]:
-        """Scores or factors, whose last axis is the labels of a word that its channel reads, as those of all."""
+        """Return scores or factors of all labels of a word, from those of the labels that each channel reads."""
         return self.scaled(spread(scores, self.variables))
 
     def scaled(self, scores: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
-        """Scores or factors, whose last axis is the labels of a word, times the gains."""
+        """Return scores or factors, whose last axis is the labels of a word, times the gains."""
         return scores if self.gains is None else scores * self.gains
 
 
@@ -104,10 +104,10 @@ class Ternary(Scores, crf.Ternary):
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "k c a e"]:
-        """``T`` itself."""
+        """Return ``T``."""
 
     def squared_norm(self) -> Float[Tensor, ""]:
-        """``Σ T²`` over all buckets and channels, without building ``T`` where that is cheaper."""
+        """Return ``Σ T²`` over all buckets and channels, without building ``T`` where that is cheaper."""
         return self.dense().square().sum()
 
 
@@ -239,11 +239,11 @@ class Rotary(Factored):
         return Rotated(*self.factors(), self.frequency)
 
     def dense(self) -> Float[Tensor, "k c a e"]:
-        """``T`` at the distances -1 and 1: head to the right, head to the left."""
+        """Return ``T`` at the distances -1 and 1: head to the right, head to the left."""
         return self.at([-1, 1])
 
     def at(self, distances: Sequence[int]) -> Float[Tensor, "k c a e"]:
-        """``T`` at the given distances ``x = i - j``, one after the other."""
+        """Return ``T`` at each of the distances ``x = i - j``."""
         U, V = self.factors()
         angle = torch.stack([x * self.frequency for x in distances])
         first, second = V.chunk(2, dim=1)
@@ -279,7 +279,6 @@ class RootScores(Scores, crf.Root):
         self.W = None if each else nn.Parameter(torch.randn(channels, form.rank) * form.rank**-0.5)
 
     def dense(self) -> Float[Tensor, "c a e"]:
-        """``T'`` itself."""
         if self.T is not None:
             return self.scaled(self.T.mT).mT
         U = self.scaled(self.U)
@@ -310,7 +309,6 @@ class GlobalScores(Scores, crf.Globals):
             self.T = nn.Parameter(torch.randn(channels, labels, labels))
 
     def dense(self) -> Float[Tensor, "c m a"]:
-        """``B`` itself."""
         return self.of_words(self.features.softmax(-1) @ self.T.mT if self.B is None else self.B)
 
 
@@ -402,5 +400,5 @@ def start(scores: nn.Module, std: float | None) -> None:
 
 
 def bucket_count(distance: int | None, *, causal: bool = False) -> int:
-    """K: ``2γ + 2`` distance buckets, or one without distance (Eq. 10); ``γ + 1`` of earlier words alone."""
+    """Return K: ``2γ + 2`` distance buckets, or one without distance (Eq. 10); ``γ + 1`` of earlier words alone."""
     return 1 if distance is None else distance + 1 if causal else 2 * distance + 2

@@ -43,7 +43,7 @@ class Sides(NamedTuple):
         return self.child if self.weight is None else self.child * self.weight
 
     def back(self, message: Float[Tensor, "w k c r"]) -> Tensor:
-        """A message to ``u`` as one to ``child``."""
+        """Return a message to ``u`` as one to ``child``."""
         if self.weight is None:
             return message
         message = message * self.weight
@@ -60,15 +60,15 @@ class Projection(ABC):
 
     @abstractmethod
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
-        """The sides of every word, group by group; ``position`` is the word's place in its sentence."""
+        """Return the sides of every word, group by group; ``position`` is the word's place in its sentence."""
 
     def from_child(self, messages: Sequence[Tensor], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
-        """Messages to the child sides alone, group by group, as one to the labels; see :meth:`Sides.back`."""
+        """Return messages to the child sides alone, group by group, as one to the labels; see :meth:`Sides.back`."""
         return self.collect([Sides(message, torch.zeros_like(message)) for message in messages], position)
 
     @abstractmethod
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
-        """Messages to the sides as one message to the labels: the transposed map."""
+        """Return messages to the sides as one message to the labels: the transposed map."""
 
 
 def side(labels: Float[Tensor, "w d"], factor: Float[Tensor, "k c r d"]) -> Float[Tensor, "w k c r"]:
