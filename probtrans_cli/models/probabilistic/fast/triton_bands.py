@@ -146,14 +146,11 @@ def _steps(side: Float[Tensor, "w k c r"]) -> tuple[int, int, int]:
     return buckets * channels * rank, channels * rank * (buckets > 1), rank * (channels > 1)
 
 
-def _options(rank: int) -> dict[str, Any]:
-    power: int = triton.next_power_of_2(rank)
-    return {"rank": rank, "RANK": power, "TILE": max(1, min(TILE, NUMBERS // power)), "num_warps": 4}
-
-
-def _tiles(rows: int, options: dict[str, Any]) -> int:
-    tiles: int = triton.cdiv(max(rows, 1), options["TILE"])
-    return tiles
+def _launch(rows: int, rank: int) -> tuple[int, dict[str, Any]]:
+    """Return the number of tiles of so many rows, and the last arguments of the kernels."""
+    power = triton.next_power_of_2(rank)
+    tile = max(1, min(TILE, NUMBERS // power))
+    return triton.cdiv(max(rows, 1), tile), {"rank": rank, "RANK": power, "TILE": tile, "num_warps": 4}
 
 
 def by_p(
@@ -161,11 +158,12 @@ def by_p(
 ) -> tuple[Float[Tensor, "w k c"], Float[Tensor, "k c r"] | None]:
     """See :class:`Products`."""
     terms = tuple((u.contiguous(), v.contiguous()) for u, v in terms)
-    (u, v), distance, twice = terms[0], len(shifts) // 2, len(terms) == 2
+    (u, v), distance = terms[0], len(shifts) // 2
     n, rank = u.shape[0], u.shape[3]
     channels = max(u.shape[2], v.shape[2]) if weight is None else weight.shape[1]
-    options, steps = {**_options(rank), "TWICE": twice}, (*_steps(u), *_steps(v))
-    tiles, pairs = _tiles(n, options), (u, v, *terms[-1])
+    tiles, options = _launch(n, rank)
+    options["TWICE"] = len(terms) == 2
+    pairs, steps = (u, v, *terms[-1]), (*_steps(u), *_steps(v))
     scores = u.new_empty(n, len(shifts), channels, dtype=torch.float32)
     by_weight: Tensor | None = None
     with torch.cuda.device_of(u):  # type: ignore[no-untyped-call]
@@ -190,12 +188,13 @@ def by_sides(
     """See :class:`Products`."""
     p, u, v = p.contiguous(), u.contiguous(), v.contiguous()
     weights = u if weight is None else weight.contiguous()
-    options = {**_options(u.shape[3]), "WEIGHTED": weight is not None}
+    tiles, options = _launch(u.shape[0], u.shape[3])
+    options["WEIGHTED"] = weight is not None
     messages = []
     with torch.cuda.device_of(u):  # type: ignore[no-untyped-call]
         for side, partner, of_heads in ((u, v, False), (v, u, True)):
             message = torch.empty_like(side)
-            _by_side[_tiles(len(side), options), side.shape[2]](
+            _by_side[tiles, side.shape[2]](
                 p, partner, weights, message, len(side), len(shifts) // 2, p.shape[2], *_steps(partner), *_steps(side),
                 **options, HEAD=of_heads, BUCKETS=side.shape[1] > 1, CHANNELS=side.shape[2] == p.shape[2],
             )  # fmt: skip
