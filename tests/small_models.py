@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from probtrans_cli.models import Encoded, build
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 
 FAST = ("banded", "linear")
@@ -96,3 +97,11 @@ def assert_near(found: Any, expected: Any, tolerance: float) -> None:
 
 def values(encoded: Encoded) -> list[torch.Tensor]:
     return [part for part in (encoded.states, encoded.sentence, encoded.arcs) if part is not None]
+
+
+def values_and_gradients(
+    model: ProbabilisticEncoder, unary: torch.Tensor, mask: torch.Tensor, *, arcs: bool = False, **words: Any
+) -> list[torch.Tensor]:
+    """``values``, and the gradients of ``loss`` by the unary scores and all weights."""
+    encoded = model(Words(unary, mask, **words), arcs=arcs)
+    return [*values(encoded), *gradients(model, unary, encoded)]

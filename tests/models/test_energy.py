@@ -196,15 +196,11 @@ def test_energy_has_gradients() -> None:
     torch.testing.assert_close(gradient, -state.labels)
 
 
-def test_trees_have_no_energy_of_their_marginals() -> None:
-    model = encoder(heads="tree")
+@pytest.mark.parametrize(
+    ("options", "message"), [({"heads": "tree"}, "tree"), ({"share_potentials": False}, "potentials of their own")]
+)
+def test_fields_without_an_energy_are_refused(options: dict[str, Any], message: str) -> None:
+    model = encoder(**options)
     unary, mask = sentences([3])
-    with pytest.raises(ValueError, match="tree"):
-        model.energy(unary, mask, model.infer(unary, mask)[-1])
-
-
-def test_iterations_with_potentials_of_their_own_have_no_energy() -> None:
-    model = encoder(share_potentials=False)
-    unary, mask = sentences([3])
-    with pytest.raises(ValueError, match="potentials of their own"):
+    with pytest.raises(ValueError, match=message):
         model.energy(unary, mask, model.infer(unary, mask)[-1])

@@ -20,6 +20,7 @@ from small_models import (
     name,
     sentences,
     values,
+    values_and_gradients,
     with_distances,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -81,7 +82,7 @@ def scores_for(number: int) -> list[dict[str, Any]]:
     """Every decomposition with one distance, which is another for the next number."""
     distances = [None, 0, 3]
     return [
-        {"decomposition": decomposition, "distance": None if decomposition["kind"] == "rotary" else distances[k % 3]}
+        with_distances([decomposition], [distances[k % 3]])[0]
         for k, decomposition in enumerate(DECOMPOSITIONS, start=number)
     ]
 
@@ -96,8 +97,7 @@ def compare_forms(
     model = encoder(**options, messages="plain")
     unary, mask = sentences(lengths)
     unary.requires_grad_()
-    plain = model(Words(unary, mask), arcs=arcs)
-    expected = gradients(model, unary, plain)
+    expected = values_and_gradients(model, unary, mask, arcs=arcs)
     with torch.no_grad():  # as trees are read
         read = model(Words(unary, mask), arcs=True)
         model.messages = "fast"
@@ -110,9 +110,7 @@ def compare_forms(
         for messages in fast:
             model.to(dtype).messages = messages
             pack(monkeypatch, packed == (messages == "banded"))
-            encoded = model(Words(given, mask), arcs=arcs)
-            assert_near(values(encoded), values(plain), tolerance)
-            assert_near(gradients(model, given, encoded), expected, tolerance)
+            assert_near(values_and_gradients(model, given, mask, arcs=arcs), expected, tolerance)
         packed = not packed
 
 
@@ -167,9 +165,8 @@ def test_what_compilers_and_other_devices_see(decomposition: dict[str, Any], mon
     """Stored heads and bands in plain operations."""
     monkeypatch.setattr(bands, "may_depend_on", lambda _: False)
     monkeypatch.setattr(meanfield, "may_depend_on", lambda _: False)
-    near = None if decomposition["kind"] == "rotary" else 2
+    (scores,) = with_distances([decomposition], [2])
     for number, options in enumerate((OPTIONS[0], OPTIONS[1], OPTIONS[-3])):
-        scores = {"decomposition": decomposition, "distance": near}
         compare_forms({**scores, **options}, LENGTHS, monkeypatch, bool(number % 2))
 
 
@@ -275,12 +272,9 @@ def test_lone_words_have_no_heads(messages: str, options: dict[str, Any]) -> Non
     model = encoder(messages=messages, distance=0, **options)
     unary, mask = sentences([1, 1])
     unary.requires_grad_()
-    lone = model(Words(unary, mask))
-    by_hand = gradients(model, unary, lone)
+    by_hand = values_and_gradients(model, unary, mask)
     model.messages = "plain"
-    plain = model(Words(unary, mask))
-    assert_near(values(lone), values(plain), 1e-12)
-    assert_near(by_hand, gradients(model, unary, plain), 1e-12)
+    assert_near(by_hand, values_and_gradients(model, unary, mask), 1e-12)
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -457,9 +451,7 @@ def test_only_the_encoder_looks_into_the_fast_room() -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize(
-    "options", [OPTIONS[0], {**OPTIONS[3]}, {"latent": "spherical", "root": {"labels": 4}}], ids=name
-)
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], {"latent": "spherical", "root": {"labels": 4}}], ids=name)
 def test_by_hand_an_autocast_rounds_no_more_than_by_autograd(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from small_models import assert_near, encoder, gradients, sentences, values
+from small_models import assert_near, encoder, sentences, values_and_gradients
 from support import ROOT, environment
 
-from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.fast import meanfield
 from probtrans_cli.models.probabilistic.fast.bands import ByHandBand, TraceableBand
 from probtrans_cli.models.probabilistic.fast.layout import Layout, offsets
@@ -129,11 +128,8 @@ def plain(
     """The equations in float64; ``kept``: the factors of dropout, of the words as heads, then of the short columns."""
     short, *sides = (part.double() for part in (short, *sides))  # type: ignore[assignment]
     u, v = sides[: len(sides) // 2], sides[len(sides) // 2 :]
-    sentence, gamma, word = (
-        heads.layout.sentence,
-        heads.distance or 0,
-        torch.arange(short.shape[2], device=short.device),
-    )
+    sentence, gamma = heads.layout.sentence, heads.distance or 0
+    word = torch.arange(short.shape[2], device=short.device)
     x = word[:, None] - word
     same = (sentence[:, :, None] == sentence[:, None]) & (sentence >= 0)[:, None]
     far = [x != 0] if heads.distance is None else [x < -gamma, x > gamma]
@@ -321,8 +317,7 @@ STORED: dict[str, dict[str, Any]] = {
 def test_the_encoder_has_the_values_of_stored_heads(
     which: str, packed: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """States, the sentence's, and all gradients of a loss; today's form is what `banded` asks for. Words are packed
-    where the host knows the lengths of sentences."""
+    """Beside what `banded` computes. Words are packed where the host knows the lengths of sentences."""
     model = encoder(**MODELS.get(which) or STORED[which]).float().to(device)
     lengths = (9, 4, 1)
     unary, mask = sentences([*lengths])
@@ -337,8 +332,7 @@ def test_the_encoder_has_the_values_of_stored_heads(
     results = []
     for messages in ("fused", "banded"):
         model.messages = messages  # type: ignore[assignment]
-        encoded = model(Words(unary, mask, lengths=lengths))
-        results.append([*values(encoded), *gradients(model, unary, encoded)])
+        results.append(values_and_gradients(model, unary, mask, lengths=lengths))
     assert_near(results[0], results[1], 1e-5)
 
 

@@ -18,13 +18,12 @@ from typing import Any
 import pytest
 import torch
 from made_tasks import EVERY, made
-from small_models import DECOMPOSITIONS, FIELDS, GLOBALS, assert_near, encoder, gradients, name, sentences, values
+from small_models import DECOMPOSITIONS, FIELDS, GLOBALS, assert_near, encoder, name, sentences, values_and_gradients
 from support import COMMAND, environment, workplace
 
 from probtrans_cli.__main__ import run
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.models import build
-from probtrans_cli.models.base import Words
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
 from probtrans_cli.training.update import counts_of, loss_of
@@ -75,8 +74,8 @@ def compared(model: Any, plain: Any, device: torch.device, dtype: str) -> None:
     results = []
     for network, where, of in ((model.to(device, kind), device, kind), (plain, torch.device("cpu"), torch.float64)):
         scores = unary.to(where, of).requires_grad_()
-        encoded = network(Words(scores, mask.to(where), lengths=tuple(LENGTHS)))
-        results.append([part.cpu().double() for part in (*values(encoded), *gradients(network, scores, encoded))])
+        parts = values_and_gradients(network, scores, mask.to(where), lengths=tuple(LENGTHS))
+        results.append([part.cpu().double() for part in parts])
     assert_near(*results, tolerance)
 
 
@@ -113,8 +112,7 @@ def test_attention_without_a_mask_is_near_in_bfloat16(causal: bool, lengths: lis
     results = []
     for of_host in (tuple(lengths), None):
         scores = unary.to(device, torch.bfloat16).requires_grad_()
-        encoded = model(Words(scores, mask.to(device), lengths=of_host))
-        parts = *values(encoded), *gradients(model, scores, encoded)
+        parts = values_and_gradients(model, scores, mask.to(device), lengths=of_host)
         results.append([part.detach().cpu().double() for part in parts])
     for value, expected in zip(*results, strict=True):
         assert float((value - expected).norm()) < 2e-2 * (1.0 + float(expected.norm()))

@@ -154,11 +154,7 @@ def test_energy_and_log_partition_have_it(n: int, own: dict[str, Any]) -> None:
     [
         (["model.head_bias={distance: .inf}"], "model.head_bias.distance", "found .inf, wanted a number ≥ 0 or a list"),
         (["model.head_bias={root: 0.1}"], "model.head_bias.root", "the model has no root node"),
-        (
-            ["model.head_bias={root: [0, 0, 0, 0, 0, 0.1]}"],
-            "model.head_bias.root",
-            "the model has no root node",
-        ),
+        (["model.head_bias={root: [0, 0, 0, 0, 0, 0.1]}"], "model.head_bias.root", "the model has no root node"),
         (
             ["model.head_bias={right: [1, 2]}"],
             "model.head_bias.right",

@@ -16,8 +16,6 @@ from torch.nn import functional
 
 from probtrans_cli.models import InconsistentError, build
 from probtrans_cli.models.base import Words
-from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean
 from probtrans_cli.models.probabilistic import inference
 from probtrans_cli.models.probabilistic.inference import LATENT, State, spherical_entropy, spherical_mean
 
@@ -172,23 +170,3 @@ def test_a_loud_start_is_that_of_the_key() -> None:
             assert float(values.detach().std()) == pytest.approx(1.0 if part == "D" else 0.03, rel=0.1), (kind, part)
         root = build({**section, "ternary_std": 0.03, "root": {"labels": 32}}).root
         assert float(root.T.detach().std()) == pytest.approx(0.03, rel=0.1)
-
-
-@torch.no_grad()
-def test_the_tied_output_is_the_mean_field_of_the_hidden_word() -> None:
-    """``W_i`` as one more variable: ``Q(w) ∝ exp(β_w + E[g S_w · z_i])``; what is no word has no probability."""
-    torch.manual_seed(0)
-    section = {"kind": "probabilistic", **SPHERICAL, "labels": 6, "channels": 2, "dropout": 0.0, "gains": True}
-    made = Network(9, build(section), lambda of: WORD_OUTPUTS["tied"](of, 9, (0, 2), tied=True)).double()
-    assert isinstance(made.words, TiedMean)
-    states = torch.randn(5, 6, dtype=torch.float64)
-    torch.nn.init.normal_(made.words.gains)
-    table = made.unary.weight
-    found = made.words(states, table).softmax(-1)
-    table = table * made.words.gains
-    for row, state in zip(found, states.tolist(), strict=True):
-        mean = on_the_sphere(state)
-        weights = [
-            0.0 if w in (0, 2) else math.exp(sum(mean[a] * float(table[w, a]) for a in range(6))) for w in range(9)
-        ]
-        torch.testing.assert_close(row, torch.tensor(weights).double() / sum(weights), rtol=1e-4, atol=1e-6)

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 import torch
 from made_tasks import EVERY, made
-from small_models import DECOMPOSITIONS, FIELDS, assert_near, encoder, gradients, name, sentences, values
+from small_models import DECOMPOSITIONS, FIELDS, assert_near, encoder, name, sentences, values_and_gradients
 from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.models import build, transformer
-from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.fast.layout import layout_of, packed, shared_lines
 from probtrans_cli.tasks.batch import _lengths
 from probtrans_cli.training.update import counts_of, loss_of
@@ -53,9 +52,8 @@ def as_if_on_device(patch: Patch) -> None:
 
 def everything(model: Any, lengths: list[int], dtype: torch.dtype, *, with_lengths: bool = False) -> list[Tensor]:
     unary, mask = sentences(lengths, model.facts.unary_width)
-    unary = unary.to(dtype).requires_grad_()
-    encoded = model.to(dtype)(Words(unary, mask, lengths=tuple(lengths) if with_lengths else None))
-    return [*values(encoded), *gradients(model, unary, encoded)]
+    of_host = tuple(lengths) if with_lengths else None
+    return values_and_gradients(model.to(dtype), unary.to(dtype).requires_grad_(), mask, lengths=of_host)
 
 
 def masks(patch: Patch) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracle import on_the_sphere
 from pydantic import ValidationError
 from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences
 from torch import nn
@@ -16,7 +17,7 @@ from torch import nn
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Words
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedOutput
+from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean, TiedOutput
 from probtrans_cli.models.probabilistic.crf import bucket_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder, message_norm
 from probtrans_cli.models.probabilistic.fast.layout import offsets
@@ -199,22 +200,17 @@ def test_rotary_scores_are_a_rotation_between_the_factors() -> None:
         R = torch.zeros(4, 4, dtype=torch.float64)
         for plane in range(2):
             angle = x * 100.0 ** (-2 * plane / 4)
-            for row, column, value in (
-                (plane, plane, math.cos(angle)),
-                (plane, plane + 2, -math.sin(angle)),
-                (plane + 2, plane, math.sin(angle)),
-                (plane + 2, plane + 2, math.cos(angle)),
-            ):
-                R[row, column] = value
+            R[plane, plane] = R[plane + 2, plane + 2] = math.cos(angle)
+            R[plane, plane + 2], R[plane + 2, plane] = -math.sin(angle), math.sin(angle)
         torch.testing.assert_close(found, torch.einsum("cra,rs,cse->cae", U, R, V), rtol=0, atol=1e-12)
     torch.testing.assert_close(model.ternary_scores(), model.ternary_scores([-1, 1]))
 
 
 @torch.no_grad()
 def test_root_and_global_scores_are_those_of_their_factors() -> None:
-    for root, factors in zip(ROOTS, ("T", "U V", "U V W"), strict=True):
+    equations = {"T": "cab->cab", "U V": "cra,crb->cab", "U V W": "ra,rb,cr->cab"}
+    for root, (factors, equation) in zip(ROOTS, equations.items(), strict=True):
         model = encoder(root=root, labels=4)
-        equation = {"T": "cab->cab", "U V": "cra,crb->cab", "U V W": "ra,rb,cr->cab"}[factors]
         expected = torch.einsum(equation, *(getattr(model.root, factor) for factor in factors.split()))
         assert expected.shape == (2, 4, 3)
         torch.testing.assert_close(model.root_scores(), expected, rtol=0, atol=1e-12)
@@ -349,17 +345,27 @@ def test_a_model_starts_as_one_without(latent: str) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("output", ["scores", "probabilities"])
-def test_the_tied_output_of_labels_scales_the_scores_of_words(output: str) -> None:
-    made = network(latent="categorical", output=output)
-    assert isinstance(made.words, TiedOutput)
-    gains, table = made.words.gains, made.unary.weight
+@pytest.mark.parametrize("output", ["scores", "probabilities", "of a sphere"])
+def test_the_tied_output_is_the_mean_field_of_the_hidden_word(output: str) -> None:
+    """``W_i`` as one more variable, with ``g S_w``; what is no word has no probability.
+
+    ``Q(w) ∝ exp(E[g S_w · z_i])`` of a sphere; of labels ``Σ_a exp(g_a S_w,a + M_a)``.
+    """
+    spherical = output == "of a sphere"
+    made = network(latent="spherical") if spherical else network(latent="categorical", output=output)
+    assert isinstance(made.words, TiedMean if spherical else TiedOutput)
+    table = made.words.gains * made.unary.weight
     messages = torch.randn(5, 6, dtype=torch.float64)
     states = messages.softmax(-1) if output == "probabilities" else messages
-    for row, message in zip(made.words(states, table).softmax(-1), messages, strict=True):
-        weights = [sum(math.exp(gains[a] * table[w, a] + message[a]) for a in range(6)) for w in range(9)]
+    rtol, atol = (1e-4, 1e-6) if spherical else (1e-9, 1e-12)
+    for row, message in zip(made.words(states, made.unary.weight).softmax(-1), messages, strict=True):
+        if spherical:
+            mean = on_the_sphere(message.tolist())
+            weights = [math.exp(sum(mean[a] * table[w, a] for a in range(6))) for w in range(9)]
+        else:
+            weights = [sum(math.exp(table[w, a] + message[a]) for a in range(6)) for w in range(9)]
         expected = torch.tensor([0.0 if w in (0, 2) else weights[w] for w in range(9)], dtype=torch.float64)
-        torch.testing.assert_close(row, expected / expected.sum(), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(row, expected / expected.sum(), rtol=rtol, atol=atol)
 
 
 def network(**options: Any) -> Network:
