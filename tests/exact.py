@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int64
@@ -43,6 +43,7 @@ from torch import Tensor
 
 from probtrans_cli.models import build
 from probtrans_cli.models.base import CUES
+from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.head_bias import head_bias
 
 LARGEST = 2_000_000
@@ -100,7 +101,9 @@ def exact(
         )
     field = _Field(unary, pairs, root, features, kind, labelled, own_label)
     log_z = torch.logsumexp(torch.cat([field(z).log_weight for z in _assignments(n, d, root_labels)]), 0)
-    labels, heads, under_root, second = field.zeros()
+    sizes = field(torch.zeros(1, n + 1, dtype=torch.int64))
+    labels, under_root = torch.zeros_like(unary), unary.new_zeros(root_labels)
+    heads, second = torch.zeros_like(sizes.heads[0]), torch.zeros_like(sizes.second[0])
     for z in _assignments(n, d, root_labels):
         part = field(z)
         weight = (part.log_weight - log_z).exp()
@@ -142,17 +145,6 @@ class _Field:
     labelled: bool = False
     own_label: bool = False
 
-    def zeros(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Empty sums of the marginals: labels, heads, the root's labels, second heads."""
-        part = self(torch.zeros(1, len(self.unary) + 1, dtype=torch.int64))
-        under_root = self.unary.new_zeros(1 if self.root is None else self.root.shape[-1])
-        return (
-            torch.zeros_like(self.unary),
-            torch.zeros_like(part.heads[0]),
-            under_root,
-            torch.zeros_like(part.second[0]),
-        )
-
     def __call__(self, z: Tensor) -> _Part:
         """Weights and head distributions given the labels ``z [z, n+1]``."""
         n = len(self.unary)
@@ -188,18 +180,6 @@ class _Field:
 # --- how far mean field is from exact -------------------------------------------------------------------------------
 
 
-class MeanField(Protocol):
-    """What the comparison needs of an encoder."""
-
-    @property
-    def section(self) -> Any: ...
-    def ternary_scores(self, distances: Sequence[int] | None = None) -> Tensor: ...
-    def root_scores(self) -> Tensor | None: ...
-    def global_scores(self) -> Tensor | None: ...
-    def infer(self, unary: Tensor, mask: Tensor) -> Sequence[Any]: ...
-    def energy(self, unary: Tensor, mask: Tensor, state: Any) -> Tensor: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Mean field minus exact, for one sentence.
@@ -213,7 +193,7 @@ class Gap:
     log_partition: float
 
 
-def pair_scores(encoder: MeanField, n: int) -> Float[Tensor, "n n h d d"]:
+def pair_scores(encoder: ProbabilisticEncoder, n: int) -> Float[Tensor, "n n h d d"]:
     """The ternary scores of every child ``i`` and head ``j`` of a sentence of ``n`` words."""
     of_distance = encoder.ternary_scores(range(1 - n, n))
     word = torch.arange(n)
@@ -226,7 +206,7 @@ def pair_scores(encoder: MeanField, n: int) -> Float[Tensor, "n n h d d"]:
 
 
 @torch.no_grad()
-def gap(encoder: MeanField, unary: Float[Tensor, "n d"]) -> Gap:
+def gap(encoder: ProbabilisticEncoder, unary: Float[Tensor, "n d"]) -> Gap:
     """How far the encoder's last iteration is from exact for one sentence; its message weights should be 1."""
     section = encoder.section
     if section.latent != "categorical":
@@ -275,11 +255,10 @@ def table(
 def main() -> None:
     """Print the table for a plain model, one with a root, and one with global features."""
     print("scores   scale   labels (TV)   heads (TV)   log Z - bound")
-    features = {"features": 3}
     models: dict[str, dict[str, Any]] = {
         "plain": {},
         "root": {"root": {"labels": 4}},
-        "all-dep": {"globals": {"kind": "all-dep", **features}},
+        "all-dep": {"globals": {"kind": "all-dep", "features": 3}},
     }
     for name, options in models.items():
         for scale, found in table(**options):

@@ -208,19 +208,15 @@ class Sentence:
     def head_distributions(self, scores: list[Table]) -> list[Table]:
         """Q_H from M_H: a softmax a word over its candidates, or the marginals of a tree a channel; with labels, of one
         head a word and its label."""
-        if self.section.head_labels:
-            return self._labelled_trees(scores) if self.section.heads == "tree" else self._labelled_rows(scores)
-        return [self._tree(table) if self.section.heads == "tree" else self._rows(table) for table in scores]
-
-    def _rows(self, scores: Table) -> Table:
-        rows = []
+        if self.section.heads == "tree":
+            return self._labelled_trees(scores) if self.section.head_labels else [*map(self._tree, scores)]
+        joint = [[[0.0] * self.columns for _ in range(self.n)] for _ in range(self.h)]
         for i in range(self.n):
-            row = [0.0] * self.columns
-            candidates = self.candidates(i)
-            for j, probability in zip(candidates, softmax([scores[i][j] for j in candidates]), strict=True):
-                row[j] = probability
-            rows.append(row)
-        return rows
+            variables = [[(c, j) for j in self.candidates(i)] for c in range(self.h)]
+            for values in [self.pairs(i)] if self.section.head_labels else variables:
+                for (c, j), probability in zip(values, softmax([scores[c][i][j] for c, j in values]), strict=True):
+                    joint[c][i][j] = probability
+        return joint
 
     def pairs(self, i: int) -> list[tuple[int, int]]:
         """Label and column of every value of the labelled head of word i; label 0 may be the root's own."""
@@ -228,34 +224,21 @@ class Sentence:
         pairs = itertools.product(range(self.h), self.candidates(i))
         return [(c, j) for c, j in pairs if not own or (c == 0) == (j == self.root_column)]
 
-    def _labelled_rows(self, scores: list[Table]) -> list[Table]:
-        joint = [[[0.0] * self.columns for _ in range(self.n)] for _ in range(self.h)]
-        for i in range(self.n):
-            pairs = self.pairs(i)
-            for (c, j), probability in zip(pairs, softmax([scores[c][i][j] for c, j in pairs]), strict=True):
-                joint[c][i][j] = probability
-        return joint
-
     def _labelled_trees(self, scores: list[Table]) -> list[Table]:
         """All trees with all labels, one by one."""
-        joint = [[[0.0] * self.columns for _ in range(self.n)] for _ in range(self.h)]
-        for tree, labels, probability in self.labelled_trees(scores):
-            for i, (head, label) in enumerate(zip(tree, labels, strict=True)):
-                if head < self.columns:
-                    joint[label][i][head] += probability
-        return joint
-
-    def labelled_trees(self, scores: list[Table]) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
-        """Every tree with labels: heads, labels, probability."""
-        found = []
+        trees, totals = [], []
         for tree in single_root_trees(self.n):
             for labels in itertools.product(range(self.h), repeat=self.n):
                 arcs = list(zip(labels, range(self.n), tree, strict=True))
                 if all((c, j) in self.pairs(i) or j >= self.columns for c, i, j in arcs):
-                    found.append((tree, labels, sum(scores[c][i][j] if j < self.columns else 0.0 for c, i, j in arcs)))
-        return [
-            (*labelled, p) for labelled, p in zip([f[:2] for f in found], softmax([f[2] for f in found]), strict=True)
-        ]
+                    trees.append(arcs)
+                    totals.append(sum(scores[c][i][j] for c, i, j in arcs if j < self.columns))
+        joint = [[[0.0] * self.columns for _ in range(self.n)] for _ in range(self.h)]
+        for arcs, probability in zip(trees, softmax(totals), strict=True):
+            for c, i, j in arcs:
+                if j < self.columns:
+                    joint[c][i][j] += probability
+        return joint
 
     def _tree(self, scores: Table) -> Table:
         if self.has_root:
@@ -307,7 +290,18 @@ def mean_field_loops(
     Q_G = [[degrees(row) for row in rows] for rows in M_G]
 
     trace = Trace()
-    _append(trace, sentence, Q_Z, M_Z, Q_H, Q_root, M_root, Q_G)
+
+    def keep() -> None:
+        trace.labels.append(np.array(Q_Z).reshape(n, d))
+        trace.label_scores.append(np.array(M_Z).reshape(n, d))
+        trace.heads.append(np.array(Q_H).reshape(h, n, columns))
+        if sentence.has_root:
+            trace.root.append(np.array(Q_root))
+            trace.root_scores.append(np.array(M_root))
+        if second:
+            trace.features.append(np.array(Q_G).reshape(n, second, m))
+
+    keep()
     for t in range(1, section.iterations + 1):
         if t > 1 and later:
             sentence = Sentence(section, S, *later[t - 2])
@@ -348,31 +342,10 @@ def mean_field_loops(
 
         Q_Z, M_Z, Q_H, M_H = new_Q_Z, new_M_Z, new_Q_H, new_M_H
         Q_root, M_root, Q_G, M_G = new_Q_root, new_M_root, new_Q_G, new_M_G
-        _append(trace, sentence, Q_Z, M_Z, Q_H, Q_root, M_root, Q_G)
+        keep()
     return trace
 
 
 def _step(alpha: float, fresh: Row, old: Row) -> Row:
     """Step size (B.1) on one distribution."""
     return [alpha * now + (1 - alpha) * before for now, before in zip(fresh, old, strict=True)]
-
-
-def _append(
-    trace: Trace,
-    sentence: Sentence,
-    Q_Z: Table,
-    M_Z: Table,
-    Q_H: list[Table],
-    Q_root: Row,
-    M_root: Row,
-    Q_G: list[Table],
-) -> None:
-    n, d, h = sentence.n, sentence.d, sentence.h
-    trace.labels.append(np.array(Q_Z).reshape(n, d))
-    trace.label_scores.append(np.array(M_Z).reshape(n, d))
-    trace.heads.append(np.array(Q_H).reshape(h, n, sentence.columns))
-    if sentence.has_root:
-        trace.root.append(np.array(Q_root))
-        trace.root_scores.append(np.array(M_root))
-    if sentence.second:
-        trace.features.append(np.array(Q_G).reshape(n, sentence.second, sentence.m))
