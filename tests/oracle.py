@@ -7,9 +7,9 @@ Source: Wu & Tu (2023), Eq. 3-12, sections 2.3.2-2.3.5, appendix B. Nothing here
     T(x)     ternary(x)   [h, d, d]           scores [c, a, b] of child label a under head label b at distance x = i - j
     T'       root         [h, d, d_root]      scores [c, a, b] of child label a under root label b
     B        features     [h, m, d] or [m, d] scores of global feature k for label a (with channels, or without)
-
-Not in the paper: points of a sphere in place of labels, and rectified features, each there to the degree max(0, score).
     Q, M     -            see Trace           distributions, and the scaled (and damped) messages they are made from
+
+Not in the paper: spherical latents in place of labels, and rectified global features, max(0, score) each.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def test_sequential_updates_never_raise_the_energy(options: dict[str, Any]) -> N
 @torch.no_grad()
 @pytest.mark.parametrize(("scores", "options"), PAIRS, ids=name)
 def test_energy_equals_loops(scores: dict[str, Any], options: dict[str, Any]) -> None:
-    """Padding changes nothing, and nothing has to be said about it."""
+    """Padding changes nothing."""
     model = encoder(**scores, **options, labels=3)
     lengths = [4, 2, 1]
     unary, mask = sentences(lengths, labels=3)

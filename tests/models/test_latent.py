@@ -1,4 +1,4 @@
-"""The latent variables that are no labels: points of a sphere, their means, entropies, energy, and the tied output."""
+"""Spherical latents: their means, entropies, energy, and options."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_sequential_updates_never_raise_the_energy(options: dict[str, Any], monk
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_point_of_a_sphere_has_no_labels() -> None:
+def test_a_spherical_latent_has_no_labels() -> None:
     """The section says so, the encoder refuses, and probabilities are no representation of it."""
     made = build({"kind": "probabilistic", **SPHERICAL, "labels": 16, "channels": 2})
     assert not made.section.facts.has_latent_labels

@@ -192,6 +192,7 @@ class MeanField:
         before = self.Q
         messages = self.messages(before, "heads", "features")
         now = before._replace(**{name: self._update(name, message) for name, message in messages.items()})
+        # Labels and root hear the new heads or, synchronously, the old ones; the same ones are dropped for both.
         dropped = now if self.inference.asynchronous else before
         if self.inference.labelled and self.dropout > 0.0:  # an arc falls with all of its labels
             dropped = dropped._replace(heads=dropped.heads * self._drop(torch.ones_like(dropped.heads[:, :1])))

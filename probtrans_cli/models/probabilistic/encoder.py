@@ -405,8 +405,7 @@ class ProbabilisticEncoder(Encoder):
     def _of(self, iteration: int) -> Potentials:
         if not 1 <= iteration <= self.inference.iterations:
             raise ValueError(f"iteration {iteration}: the model has iterations 1 to {self.inference.iterations}")
-        potentials = self.potentials
-        return potentials[0 if self.section.share_potentials else iteration - 1]
+        return self.potentials[0 if self.section.share_potentials else iteration - 1]
 
     def penalty(self) -> Float[Tensor, ""]:
         """Return the Frobenius norm of the whole of ``T``, of all iterations and rounds."""

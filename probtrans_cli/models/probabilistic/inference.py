@@ -3,7 +3,7 @@
 M^(t) = (1 - β) (message) / λ + β M^(t-1)     damped messages, after the division by the weight     (2.3.3, B.2)
 Q^(t) = α softmax(M^(t)) + (1 - α) Q^(t-1)    distributions after a step                            (B.1)
 
-The latent variable of a word is one of d labels, or a point of a sphere (the latter is not in the paper). Every
+The latent variable of a word is one of d labels or, not in the paper, *spherical*: a vector of length √d. Every
 potential of the field is linear in each of its labels and heads, written as vectors ``z`` of d numbers. So all
 that mean field passes on of a variable with the scores ``M``, whose distribution is ``exp(M · z)``, is its mean:
 
@@ -240,12 +240,17 @@ class Update:
 class Inference:
     """Options of mean field.
 
-    ``features``: of the second heads of dep-split and single-split, or, if ``rectified``, of features that are there to
-    a degree, whose weight is 1; ``distance`` γ, None for one bucket; ``root``: every word may have the root as its
-    head; ``tree``: heads of a sentence form a tree in every channel; ``latent``: what the labels of words and root are;
-    ``label_variables``: how many a word has, see ``causal.py``;
-    ``labelled``: a word has one head variable, whose values are pairs of a candidate and a channel; ``root_label``:
-    channel 0 is then that of the root, and of no other candidate; ``scored``: states keep the scores of heads, too.
+    Args:
+        distance: γ; None for one bucket.
+        features: of the second heads of dep-split and single-split; or of rectified features, whose weight is 1.
+        root: every word may have the root as its head.
+        tree: the heads of a sentence form a tree in every channel.
+        latent: what the labels of words and root are.
+        label_variables: how many of them a word has, see ``causal.py``.
+        rectified: global features are rectified.
+        labelled: a word has one head variable, whose values are pairs of a candidate and a channel.
+        root_label: channel 0 is then that of the root, and of no other candidate.
+        scored: states keep the scores of heads, too.
     """
 
     iterations: int
@@ -267,5 +272,5 @@ class Inference:
 
     @property
     def of_features(self) -> Latent:
-        """What a second head is, or a rectified feature."""
+        """The kind of a second head, or of a rectified feature."""
         return RECTIFIED if self.rectified else LATENT["categorical"]

@@ -278,11 +278,13 @@ class MeanField:
             return
         message, heads = self.heads.exchange(labels, extra, only)
         messages = []
+        # Second heads, or rectified features.
         if self.features is not None and self.global_scores is not None:
             before = self.features.probabilities
             self.features = self.features.updated(self._global_messages(labels))
             second = drop(self.features.probabilities if self.inference.asynchronous else before, self.dropout)
             messages.append(linear(second.flatten(1), self.global_scores.flatten(0, 1).T))
+        # The root, whose label is updated with those of the words.
         if toward_root is not None:
             # A copy: a view would put a condition on the length into an exported graph.
             at_root, heads = heads[..., 0].clone(memory_format=torch.contiguous_format), heads[..., 1:]
@@ -291,6 +293,7 @@ class MeanField:
             assert self.root is not None, "there is a root"
             to_root = torch.einsum("bca,cae->be", at_root.mT @ self.layout.grid(labels), self.root_scores)
             self.root = self.root.updated(drop(to_root, self.dropout))
+        # Global features that are candidates of the heads.
         if self.global_scores is not None and not self.split:
             messages.append(linear(heads.flatten(1), self.global_scores.flatten(0, 1).T))
         unary, variable = self.unary, self.labels
