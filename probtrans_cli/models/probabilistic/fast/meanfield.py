@@ -272,7 +272,16 @@ class MeanField:
         self.heads.messages, self.root_scores, self.global_scores = potentials
         self.iteration += 1
         labels = self.labels.probabilities
-        extra, toward_root = self._extra_scores(labels)
+        # Scores of the candidates that are no words; toward_root is Σ_b Q_root(b) T'[c,a,b].
+        of_extra, toward_root = [], None
+        if self.root is not None and self.root_scores is not None:
+            toward_root = torch.einsum("be,cae->bca", self.root.probabilities, self.root_scores)
+            at_words = self.layout.grid(labels) @ toward_root.mT
+            of_extra.append(self.layout.rows(at_words)[..., None])
+        if self.global_scores is not None and not self.split:
+            of_extra.append(self._global_messages(labels))
+        nothing = labels.shape[0], self.inference.channels, 0
+        extra = torch.cat(of_extra, dim=-1) if of_extra else labels.new_zeros(nothing)
         if heads_alone:
             self.heads.update(labels, extra)
             return
@@ -301,21 +310,6 @@ class MeanField:
             messages = [part.index_select(0, only) for part in messages]
             unary, variable = unary.index_select(0, only), variable.at(only)
         self.labels = variable.updated(drop(sum(messages, message) + unary, self.dropout))
-
-    def _extra_scores(
-        self, labels: Float[Tensor, "w d"]
-    ) -> tuple[Float[Tensor, "w c e"], Float[Tensor, "b c d"] | None]:
-        """Return the scores of the candidates that are no words, and ``Σ_b Q_root(b) T'[c,a,b]``."""
-        scores, toward_root = [], None
-        if self.root is not None and self.root_scores is not None:
-            toward_root = torch.einsum("be,cae->bca", self.root.probabilities, self.root_scores)
-            at_words = self.layout.grid(labels) @ toward_root.mT
-            scores.append(self.layout.rows(at_words)[..., None])
-        if self.global_scores is not None and not self.split:
-            scores.append(self._global_messages(labels))
-        if not scores:
-            return labels.new_zeros(labels.shape[0], self.inference.channels, 0), toward_root
-        return torch.cat(scores, dim=-1), toward_root
 
     def _global_messages(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w c m"]:
         assert self.global_scores is not None, "there are global features"
