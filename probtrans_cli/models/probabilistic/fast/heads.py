@@ -400,8 +400,9 @@ class _Labelled(torch.autograd.Function):
         kept, u, v, P, p = ctx.saved_tensors
         by_child, by_head, by_arcs, by_heads, by_words, by_q, by_P, by_p, by_F = gradients
         n, channels = P.shape[-1], v.shape[1]
-        # What nobody asked for is zero; one row of it is enough.
-        dP, dp, du, dv = torch.zeros_like(P[:1, :1]), torch.zeros_like(p), torch.zeros_like(u), torch.zeros_like(v)
+        # What has no gradient is zero; of dP one row is enough.
+        dP, dp = torch.zeros_like(P[:1, :1]), torch.zeros_like(p)
+        du, dv = torch.zeros_like(u), torch.zeros_like(v)
         Q = P if kept is None else P * kept[..., :n]
         if by_child is not None:
             dP, dv = times(by_child, v.mT), gathered(Q, by_child, channels)
@@ -413,14 +414,20 @@ class _Labelled(torch.autograd.Function):
             dP = dP + by_heads[..., None]
         if by_words is not None:
             dP = dP + by_words[:, :, None]
-        dp = dp if by_q is None else by_q
-        if kept is not None:
+        if by_q is not None:
+            dp = by_q
+        if kept is not None:  # so far, of Q
             dP, dp = dP * kept[..., :n], dp * kept[..., n:]
-        dP, dp = dP if by_P is None else dP + by_P, dp if by_p is None else dp + by_p
+        if by_P is not None:
+            dP = dP + by_P
+        if by_p is not None:
+            dp = dp + by_p
+        # Through the softmax.
         dF, short = dP * P, dp * p
         mean = sum(part.sum(1, keepdim=True).sum(-1, keepdim=True) for part in (dF, short))
         dF, short = dF.addcmul_(P, mean, value=-1.0), short.addcmul_(p, mean, value=-1.0)
-        dF = dF if by_F is None else dF.add_(by_F)
+        if by_F is not None:
+            dF = dF.add_(by_F)
         du, dv = du + ctx.scale * times(dF, v), dv + ctx.scale * gathered(dF, u, channels)
         of_common, of_channels = (dF.sum_to_size(shape) for shape in ctx.shapes)
         return None, None, None, None, du, dv, of_common, of_channels, short
