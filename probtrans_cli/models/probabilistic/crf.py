@@ -222,11 +222,8 @@ class MeanField:
             return self.inference.of_features.mean(M) * self.mask[:, :, None, None]
         if not self.inference.tree:
             return over(M, self.allowed, labelled=self.inference.labelled)
-        if self.inference.labelled:
-            M = self._of_candidates(M)
-        with_root = M if self.inference.root else functional.pad(M, (0, 1))
-        marginals = head_marginals(with_root, self.mask, labelled=self.inference.labelled)
-        return marginals if self.inference.root else marginals[..., :-1]
+        scores = self._of_candidates(M) if self.inference.labelled else M
+        return head_marginals(scores, self.mask, labelled=self.inference.labelled)
 
     def _of_candidates(self, M: Tensor) -> Tensor:
         return M.masked_fill(~self.allowed, torch.finfo(M.dtype).min)

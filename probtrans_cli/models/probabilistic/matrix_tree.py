@@ -38,6 +38,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
+from torch.nn import functional
 
 RANGE = 600.0
 """Largest difference of word scores in a row that is told apart; e^-600 squared with slack is still a float64."""
@@ -64,8 +65,10 @@ def head_marginals(
 
     ``labelled``: of every head with every label, over all trees whose arcs have a label each. A tree weighs
     ``exp(sum_i scores[label of i, i, head of i])``, so an arc ``sum_c exp(scores[c, i, j])``. Other arguments as of
-    :func:`tree_marginals`.
+    :func:`tree_marginals`; but without a column of the root, its scores are 0, and the result has none.
     """
+    if scores.shape[-1] == scores.shape[-2]:
+        return head_marginals(functional.pad(scores, (0, 1)), mask, labelled=labelled)[..., :-1]
     if not labelled:
         return tree_marginals(scores, mask[:, None].expand(scores.shape[:3]))
     return tree_marginals(scores.logsumexp(1), mask)[:, None] * scores.softmax(1)

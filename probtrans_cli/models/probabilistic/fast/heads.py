@@ -253,10 +253,10 @@ class StoredHeads(HeadVariables):
         if not self.inference.tree:
             return over(scores, self.allowed, labelled=labelled)
         words, root = self._of_candidates(scores) if labelled else self._between_words(scores)
-        root = root if self.inference.root else torch.zeros_like(words[..., :1])
+        if not self.inference.root:
+            return self._columns(head_marginals(words, self.layout.mask, labelled=labelled))
         marginals = head_marginals(torch.cat([words, root], dim=-1), self.layout.mask, labelled=labelled)
-        words = self._columns(marginals[..., :-1])
-        return torch.cat([words, marginals[..., -1:]], dim=-1) if self.inference.root else words
+        return torch.cat([self._columns(marginals[..., :-1]), marginals[..., -1:]], dim=-1)
 
     def arcs(self) -> Float[Tensor, "l c n m"]:
         return torch.cat(self._before(), dim=-1)
