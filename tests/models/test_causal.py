@@ -297,14 +297,8 @@ def test_gradients_go_through_the_prefix() -> None:
 
 def test_updates_of_a_slot_never_raise_its_free_energy() -> None:
     for number, others in enumerate([*OTHERS[:5], *({**others, **SEVERAL} for others in OTHERS[:3])]):
-        options: dict[str, Any] = {
-            **KINDS[number % 3],
-            **others,
-            "step_size": {},
-            "damping": {},
-            "schedule": "asynchronous",
-        }
-        model = encoder("plain", seed=number, **options)
+        exactly: dict[str, Any] = {"step_size": {}, "damping": {}, "schedule": "asynchronous"}
+        model = encoder("plain", seed=number, **KINDS[number % 3] | others | exactly)
         mask, unary = torch.ones(1, 5, dtype=torch.bool), torch.randn(1, 5, model.section.labels).double()
         prefix = model.latent_mean(torch.randn(1, 5, model.section.labels).double())
         slots = Slots(Sentences(unary, mask), model.factors()[:1], model.inference, prefix=prefix)
