@@ -253,7 +253,8 @@ class Network(nn.Module):
     def _with_prior(self, readout: Readout) -> Readout:
         if not self.encoder.facts.has_head_variables:
             return readout
-        frequencies = self.word_scores().softmax(0)
+        words: Any = self.words
+        frequencies = (words.bias + words.impossible).softmax(0)  # of words by themselves
         # In its own precision: in bfloat16 the whole table, and its gradient, would be converted for one product.
         kind = frequencies.device.type
         casts = torch.is_autocast_enabled(kind)
@@ -347,12 +348,6 @@ class Network(nn.Module):
     def has_root_column(self) -> bool:
         """Whether arcs have a column for the root: a root node, or a `<cls>` in front of the words."""
         return self.encoder.facts.has_root or self.start is not None
-
-    def word_scores(self) -> Float[Tensor, " v"]:
-        """Return ``b``, the potential of every entry of the vocabulary by itself."""
-        output: Any = self.words
-        scores: Tensor = output.bias + output.impossible
-        return scores
 
     def _table(self) -> Float[Tensor, "v d"]:
         """Return ``S_w(a)`` of every entry of the vocabulary."""

@@ -415,19 +415,15 @@ class SeveralOutputs(OutputLayer, nn.Module):
 
     def decide(self, choice: float) -> None:
         assert self.deciding is not None, "there are values to choose from"
-        self._layers[self.deciding].decide(choice)
+        layer: Any = self.get_submodule(self.deciding)
+        layer.decide(choice)
 
     def read(self, view: View) -> Mapping[str, Values]:
+        wanted = self.answering if view.parts is None else view.parts
+        layers: dict[str, Any] = {name: layer for name, layer in self.named_children() if name in wanted}
         return {
-            self._named(name, key): scores
-            for name, layer in self._layers.items()
-            if name in (self.answering if view.parts is None else view.parts)
-            for key, scores in layer.read(view).items()
+            self._named(name, key): scores for name, layer in layers.items() for key, scores in layer.read(view).items()
         }
-
-    @property
-    def _layers(self) -> dict[str, Any]:
-        return dict(self.named_children())
 
     def _named(self, name: str, key: str) -> str:
         return name if key == self.main[name] else f"{name}.{key}"

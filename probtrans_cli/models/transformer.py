@@ -215,7 +215,7 @@ class TransformerEncoder(Encoder):
         if bare is not None and self.messages == "fused" and by is PLAIN and not self.section.causal:
             rows = Rows.of(bare, mask, self._serves_varlen(states))
         if rows is not None:
-            states = rows.of_grid(states)
+            states = states.flatten(0, 1).index_select(0, rows.index)[None]
         elif bare is None or not self.section.causal:  # else no word attends to the padding behind it
             allowed = self._allowed(mask, lengths)
         attentions: list[Tensor] = []
@@ -225,7 +225,10 @@ class TransformerEncoder(Encoder):
             states, attention = layer(states, rows or allowed, last, index + 1 in wanted, by)
             if attention is not None:
                 attentions.append(attention * mask[:, None, :, None])
-        return states if rows is None else rows.grid(states, mask), attentions
+        if rows is not None:  # back to the padded batch, zero at padding
+            empty = states.new_zeros(mask.numel(), states.shape[-1])
+            states = empty.index_copy(0, rows.index, states[0]).view(*mask.shape, -1)
+        return states, attentions
 
     def _allowed(self, mask: Bool[Tensor, "b n"], lengths: Sequence[int] | None) -> Tensor | None:
         """Return which words each may attend to; None where it is all of them."""
@@ -315,14 +318,6 @@ class Rows:
         index = (torch.tensor(order)[:, None] * n + words)[words < size[:, None]]
         ends = functional.pad(size.cumsum(0), (1, 0)).to(torch.int32)
         return cls(sent(index, mask.device), runs, sent(ends, mask.device) if varlen else None)
-
-    def of_grid(self, grid: Float[Tensor, "b n d"]) -> Float[Tensor, "1 w d"]:
-        return grid.flatten(0, 1).index_select(0, self.index)[None]
-
-    def grid(self, rows: Float[Tensor, "1 w d"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
-        """Return the padded batch, zero at padding."""
-        empty = rows.new_zeros(mask.numel(), rows.shape[-1])
-        return empty.index_copy(0, self.index, rows[0]).view(*mask.shape, -1)
 
     def attend(self, split: Float[Tensor, "w k c r"], p: float, scale: float | None) -> Float[Tensor, "w o"]:
         """Return what every word takes, all heads side by side; ``split``: q, k and v, or q and k where v is k."""

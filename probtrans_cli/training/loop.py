@@ -13,7 +13,7 @@ import math
 import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,14 @@ from torch import Tensor
 from probtrans_cli import checkpoint, console
 from probtrans_cli.data.corpus.prepared import Prepared
 from probtrans_cli.data.processes import ALONE, Ranks
-from probtrans_cli.errors import CheckpointError, DataError, InterruptedTrainingError, NotFiniteError, StoppedError
+from probtrans_cli.errors import (
+    CheckpointError,
+    DataError,
+    InterruptedTrainingError,
+    NotFiniteError,
+    OutOfMemoryError,
+    StoppedError,
+)
 from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks import TASKS
@@ -56,7 +63,6 @@ from probtrans_cli.training.update import (
     coordinates,
     counts_over,
     dealt,
-    fits,
     loss_of,
     replicated,
 )
@@ -158,13 +164,6 @@ class Trainer:
     def loss(self) -> float:
         """The loss of the latest update; with `data.raw`, of the latest ones of both kinds together."""
         return sum(map(float, self.losses.values()))
-
-    def _stops(self, stop: StopRequest) -> bool:
-        """Return True if a signal has asked any process to stop: all of them then stop after the same update."""
-        # Where no process has a signal, nothing is written back: one that came since it was read stays asked for.
-        if signalled := self.ranks.largest(stop.signal, f"the end of update {self.state.step}"):
-            stop.signal = signalled
-        return bool(signalled)
 
     def rehearse(self) -> float:
         """Estimate the seconds of an epoch from three updates on the batches with most tokens; save nothing."""
@@ -305,10 +304,7 @@ class Trainer:
             scores, figures = task_scores(self.model, self.dev, final=False), figures_of(self.model, self.dev)
         loss = scores["loss"] or 0.0  # None: dev has no label of train
         if not math.isfinite(loss):
-            raise NotFiniteError(
-                f"the dev loss is not finite at step {state.step}; last good checkpoint: {self._last_good()}",
-                hint=self.optimizer.steadier,
-            )
+            raise self._not_finite(f"the dev loss is not finite at step {state.step}")
         task = self.recipe.task
         better = state.note(scores, task.metric, larger_is_better=task.larger_is_better)
         self.metrics.write({"step": state.step, "epoch": state.epoch, "split": "dev", **scores, **figures})
@@ -407,8 +403,12 @@ class Trainer:
         return verified
 
     def _leave_if(self, stop: StopRequest, *, save: bool = False) -> None:
-        if not self._stops(stop):
+        """Leave if a signal has asked any process to stop: all of them then stop after the same update."""
+        signalled = self.ranks.largest(stop.signal, f"the end of update {self.state.step}")
+        # Where no process has a signal, nothing is written back: one that came since it was read stays asked for.
+        if not signalled:
             return
+        stop.signal = signalled
         if save:
             self._save()
         self.progress.end()
@@ -428,18 +428,30 @@ class Trainer:
     def _finite_guard(self) -> None:
         """Stop before a gradient that is not finite reaches the weights, or they are scored or saved."""
         if bool(self.bad):
-            raise NotFiniteError(
-                f"the loss or a gradient is not finite at step {self.state.step + 1} or shortly before; "
-                f"last good checkpoint: {self._last_good()}",
-                hint=self.optimizer.steadier,
-            )
+            step = self.state.step + 1
+            raise self._not_finite(f"the loss or a gradient is not finite at step {step} or shortly before")
 
-    def _last_good(self) -> str:
+    def _not_finite(self, fault: str) -> NotFiniteError:
         folders = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
-        return folders[-1] if folders else "none"
+        last_good = folders[-1] if folders else "none"
+        return NotFiniteError(f"{fault}; last good checkpoint: {last_good}", hint=self.optimizer.steadier)
 
-    def _memory_guard(self, indices: np.ndarray) -> AbstractContextManager[None]:
-        return fits(self.train_split.lengths[indices], self.recipe.train.batch_words, self.ranks)
+    @contextmanager
+    def _memory_guard(self, indices: np.ndarray) -> Iterator[None]:
+        """Within: running out of memory with these sentences is an error that says what to do."""
+        try:
+            yield
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            # torch raises a plain RuntimeError on the CPU.
+            of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "memory" in str(error)
+            if not of_memory:
+                raise
+            who = f"{self.ranks.name}: " if self.ranks.name else ""
+            longest = int(self.train_split.lengths[indices].max())
+            raise OutOfMemoryError(
+                f"{who}out of memory with a batch of {len(indices)} sentences, the longest of {longest} words",
+                hint=f"lower train.batch_words (now {self.recipe.train.batch_words}); train.accumulate makes up for it",
+            ) from None
 
     def _report(self, figures: dict[str, float], began: float, total: int) -> None:
         state = self.state

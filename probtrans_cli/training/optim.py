@@ -34,7 +34,9 @@ class Optimizers:
     ) -> None:
         """``bayes``: the section of weights whose deviations are learned; ``units``: N of IVON; ``stages``: of the
         network, for `layer_decay`."""
-        factors = rate_factors(section, network, stages)
+        scaled = network.scaled() if isinstance(network, Network) else ()
+        widths = {id(parameter): scale.rate for parameter, scale in scaled if scale.rate != 1.0}
+        factors = rate_factors(section, network, stages, widths)
         self.section = section
         self.parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.posteriors: list[Uncertain] = list(uncertain(network))
@@ -44,9 +46,8 @@ class Optimizers:
         means = {id(weight.mean) for weight in self.posteriors} if self.ivon else set()
         deviations = [weight.posterior.log_sd for weight in self.posteriors] if bayes else []
         self.moved_by_adam = [parameter for parameter in self.parameters if id(parameter) not in means]
-        self.adam = _adam(
-            section, self.moved_by_adam, deviations, bayes.sigma_lr if bayes else 1.0, factors, width_factors(network)
-        )
+        sigma_lr = bayes.sigma_lr if bayes else 1.0
+        self.adam = _adam(section, self.moved_by_adam, deviations, sigma_lr, factors, widths)
         self._copy_deviations()
 
     def zero_grad(self) -> None:
@@ -114,11 +115,11 @@ class Optimizers:
             self._copy_deviations()
 
 
-def rate_factors(section: Optim, network: nn.Module, stages: Stages) -> dict[int, float]:
+def rate_factors(section: Optim, network: nn.Module, stages: Stages, widths: dict[int, float]) -> dict[int, float]:
     """Return, by the ids of parameters, the multiple of the rate at which they move; all others move at the rate.
 
     `layer_decay` (Howard & Ruder 2018): of the L layers, layer l of ``decay ** (L - l)``, and what is below layer 1 as
-    if it were layer 0; `encoder_rate`: all parameters of the encoder, times this.
+    if it were layer 0; `encoder_rate`: all parameters of the encoder, times this; ``widths``: times these, by id.
     """
     factors: dict[int, float] = {}
     if section.layer_decay != 1.0:
@@ -128,14 +129,9 @@ def rate_factors(section: Optim, network: nn.Module, stages: Stages) -> dict[int
     if section.encoder_rate != 1.0:
         for parameter in network.get_submodule("encoder").parameters():
             factors[id(parameter)] = section.encoder_rate * factors.get(id(parameter), 1.0)
-    for identity, factor in width_factors(network).items():
+    for identity, factor in widths.items():
         factors[identity] = factor * factors.get(identity, 1.0)
     return factors
-
-
-def width_factors(network: nn.Module) -> dict[int, float]:
-    scaled = network.scaled() if isinstance(network, Network) else ()
-    return {id(parameter): scale.rate for parameter, scale in scaled if scale.rate != 1.0}
 
 
 def freeze(section: Train, network: Network) -> None:

@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.encode import NAMES
@@ -94,8 +94,8 @@ def start_from(model: Model, name: str) -> Report:
     _require_same_encoder(name, section if part is None else section.facts.encoders[part], source.section, part)
     rows = _vocabulary_rows(name, model.vocabulary, source)
     ours, layers = _tensors(model), model.task.output_rows(model.network)
-    rows_of_outputs, notes = rows_of(layers, with_sizes(source.layers, ours, source.tensors), rows)
-    report = Report(left=list(source.left), notes=[*source.notes, *notes])
+    rows_of_outputs = _rows_of_outputs(layers, ours, source, rows)
+    report = Report(left=list(source.left), notes=list(source.notes))
     chosen = {f"{layer_name}.{tensor}" for layer_name, layer in layers.items() for tensor in layer.chosen}
     # A run sets these itself where the source has none.
     unlearned = {_renamed(key, _parts(model)) for key, _ in model.network.named_buffers()}
@@ -115,10 +115,11 @@ def start_from(model: Model, name: str) -> Report:
             if key not in unlearned:
                 (report.missing if weight == key else afresh).append(weight)
             continue
-        if weight == "unary.weight":
-            copy_rows(parameter, values, rows)
-        elif layer_name in rows_of_outputs and weight.partition(".")[2] in BY_ROW:
-            copy_rows(parameter, values, rows_of_outputs[layer_name])
+        by_row = layer_name in rows_of_outputs and weight.partition(".")[2] in BY_ROW
+        if by_row or weight == "unary.weight":
+            source_rows = rows_of_outputs[layer_name] if by_row else rows
+            there, device = source_rows >= 0, parameter.device
+            parameter[there.to(device)] = values.to(device)[source_rows[there].to(device)]
         else:
             parameter.copy_(values)
         report.loaded.append(key)
@@ -303,42 +304,34 @@ def _vocabulary_rows(name: str, ours: Vocabulary, source: Source) -> Tensor:
     return rows
 
 
-def rows_of(
-    ours: Mapping[str, OutputRows], theirs: Mapping[str, OutputRows], words: Tensor
-) -> tuple[dict[str, Tensor], list[str]]:
-    """Match the output layers of ours with theirs.
+def _rows_of_outputs(
+    layers: Mapping[str, OutputRows], tensors: Mapping[str, Tensor], source: Source, words: Tensor
+) -> dict[str, Tensor]:
+    """Match our output layers and their tensors with the source's; note there what does not fit.
 
     Returns:
-        For each layer that fits, every row's number there or -1; and notes for the user.
+        For each layer that fits, every row's number there or -1; of words, ``words``.
     """
+    faults = {name: layer.fault for name, layer in source.layers.items()}
+    for key in (key for key in tensors if key in source.tensors):
+        (name, _, rest), here, there = key.partition("."), tensors[key].shape, source.tensors[key].shape
+        by_row = rest in BY_ROW  # rows may differ in number
+        if name in faults and faults[name] is None and here[by_row:] != there[by_row:]:
+            faults[name] = f"{key} is {list(there)} there, and {list(here)} here"
     rows_by_layer: dict[str, Tensor] = {}
-    notes: list[str] = []
-    for name in [name for name in ours if name in theirs]:
-        here, there = ours[name], theirs[name]
-        if here.gives != there.gives:
-            notes.append(f"its output layer is for {there.gives}, not for {here.gives}: left there")
-        elif there.fault is not None:
-            notes.append(f"warning: {there.fault}: its output layer is left there")
-        elif here.names is None:
+    for name in [name for name in layers if name in source.layers]:
+        ours, theirs = layers[name], source.layers[name]
+        if ours.gives != theirs.gives:
+            source.notes.append(f"its output layer is for {theirs.gives}, not for {ours.gives}: left there")
+        elif faults[name] is not None:
+            source.notes.append(f"warning: {faults[name]}: its output layer is left there")
+        elif ours.names is None:
             rows_by_layer[name] = words
-        elif there.names is not None:
-            rows = _by_name(here.names, there, notes)
+        elif theirs.names is not None:
+            rows = _by_name(ours.names, theirs, source.notes)
             if bool((rows >= 0).any()):
                 rows_by_layer[name] = rows
-    return rows_by_layer, notes
-
-
-def with_sizes(
-    layers: Mapping[str, OutputRows], ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]
-) -> dict[str, OutputRows]:
-    """Mark as at fault the layers of a source that have other sizes beside the number of rows."""
-    marked = dict(layers)
-    for key in (key for key in ours if key in theirs):
-        (name, _, rest), here, there = key.partition("."), ours[key].shape, theirs[key].shape
-        by_row = rest in BY_ROW
-        if name in marked and marked[name].fault is None and here[by_row:] != there[by_row:]:
-            marked[name] = replace(marked[name], fault=f"{key} is {list(there)} there, and {list(here)} here")
-    return marked
+    return rows_by_layer
 
 
 def _by_name(ours: tuple[str, ...], theirs: OutputRows, notes: list[str]) -> Tensor:
@@ -360,10 +353,3 @@ def _by_name(ours: tuple[str, ...], theirs: OutputRows, notes: list[str]) -> Ten
     if left := [name for name in names if name not in set(ours)]:
         notes.append(f"{len(left):,} of its {len(names):,} labels are left there: {first_of(left)}")
     return rows
-
-
-@torch.no_grad()
-def copy_rows(parameter: nn.Parameter | Tensor, values: Tensor, rows: Tensor) -> None:
-    """Copy ``values[rows[i]]`` into row i of a parameter; where ``rows`` is -1 it stays as it is."""
-    there = rows >= 0
-    parameter[there.to(parameter.device)] = values.to(parameter.device)[rows[there].to(parameter.device)]

@@ -32,7 +32,6 @@ from torch.nn.parallel import DistributedDataParallel
 from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.processes import Ranks
-from probtrans_cli.errors import OutOfMemoryError
 from probtrans_cli.models.base import Encoded, Encoder, Inputs, Iterations, Outputs, Wants, Words
 from probtrans_cli.models.bayesian import weights
 from probtrans_cli.models.bayesian.readout import with_expected_loss
@@ -164,10 +163,20 @@ class Divergence:
         warmup = self.section.kl_warmup
         return self.section.kl_weight * (min(done / warmup, 1.0) if warmup else 1.0)
 
+    @torch.no_grad()
     def add_gradient(self, done: float) -> None:
         """Add the gradient of the divergence to that of the likelihood, in place."""
-        if self.section is not None:
-            weights.add_divergence(self.network, self.weight(done) / self.units)
+        if self.section is None:
+            return
+        factor = self.weight(done) / self.units
+        # In closed form: by autograd it would cost as much as the draws do.
+        for tensor in weights.uncertain(self.network):
+            of_mean, of_sd = weights.kl_gradient(*tensor.posterior.of_kl(tensor.mean))
+            for parameter, gradient in ((tensor.mean, of_mean), (tensor.posterior.log_sd, of_sd)):
+                if parameter.requires_grad:
+                    if parameter.grad is None:
+                        parameter.grad = torch.zeros_like(parameter)
+                    parameter.grad.add_(gradient, alpha=factor)
 
     def metrics(self, done: float) -> dict[str, float]:
         """Return ``kl``, KL / N in nats (to be compared with the loss), and ``kl_weight``, κ."""
@@ -176,23 +185,6 @@ class Divergence:
         with torch.no_grad():
             kl = float(weights.divergence(self.network)) / self.units
         return {"kl": kl, "kl_weight": self.weight(done)}
-
-
-@contextmanager
-def fits(lengths: np.ndarray, batch_words: int, ranks: Ranks) -> Iterator[None]:
-    """Within: running out of memory with sentences of these lengths is an error that says what to do."""
-    try:
-        yield
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        # torch raises a plain RuntimeError on the CPU.
-        of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "memory" in str(error)
-        if not of_memory:
-            raise
-        who = f"{ranks.name}: " if ranks.name else ""
-        raise OutOfMemoryError(
-            f"{who}out of memory with a batch of {len(lengths)} sentences, the longest of {int(lengths.max())} words",
-            hint=f"lower train.batch_words (now {batch_words}); train.accumulate makes up for it",
-        ) from None
 
 
 _DDP = signature(DistributedDataParallel).parameters

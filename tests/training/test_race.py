@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from support import Ended, Forks, Invoke, refused, workplace
 
 from probtrans_cli import checkpoint
+from probtrans_cli.errors import StoppedError
 from probtrans_cli.folders import lock
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
@@ -134,7 +136,7 @@ def test_a_signal_that_comes_while_processes_agree_is_not_lost() -> None:
         stop.handle(signal.SIGTERM, None)
         return asked
 
-    trainer: Any = SimpleNamespace(ranks=SimpleNamespace(largest=largest), state=SimpleNamespace(step=3))
-    assert not Trainer._stops(trainer, stop)
-    assert Trainer._stops(trainer, stop)
-    assert stop.signal == signal.SIGTERM
+    trainer: Any = MagicMock(ranks=SimpleNamespace(largest=largest, again=str), state=SimpleNamespace(step=3))
+    Trainer._leave_if(trainer, stop)
+    with pytest.raises(StoppedError, match="stopped by SIGTERM"):
+        Trainer._leave_if(trainer, stop)

@@ -154,21 +154,6 @@ def divergence(network: nn.Module) -> Tensor:
     return torch.stack(parts).sum() if parts else torch.zeros(())
 
 
-@torch.no_grad()
-def add_divergence(network: nn.Module, factor: float) -> None:
-    """Add ``factor`` times the gradient of :func:`divergence` to the gradients, in place.
-
-    By autograd this would cost as much as the draws do.
-    """
-    for tensor in uncertain(network):
-        of_mean, of_sd = kl_gradient(*tensor.posterior.of_kl(tensor.mean))
-        for parameter, gradient in ((tensor.mean, of_mean), (tensor.posterior.log_sd, of_sd)):
-            if parameter.requires_grad:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-                parameter.grad.add_(gradient, alpha=factor)
-
-
 def outside_bounds(network: nn.Module) -> list[str]:
     """Return the names of tensors with a log σ that counts as its bound."""
     values = {tensor.name: tensor.posterior.log_sd for tensor in uncertain(network)}
