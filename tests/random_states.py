@@ -32,7 +32,6 @@ def state(*, shared: bool = True, seed: int = 0) -> State:
 
 
 def assert_shared_has_the_variances(found: State) -> None:
-    assert found.shared is not None
     torch.testing.assert_close(found.shared.diagonal(dim1=-2, dim2=-1), found.variance.sum(-1), **NEAR)
 
 

@@ -30,7 +30,6 @@ def make_random(encoder: nn.Module, noise: float, generator: torch.Generator) ->
                 module.weight.copy_(torch.randn(rows, columns, generator=generator) * scale**0.5)
                 make_uncertain(module, "weight", Prior(0.0, 1 / columns), deviation=1.0)
                 posterior = posterior_of(module)
-                assert posterior is not None
                 spread = 0.15 * torch.randn(rows, 1, generator=generator)
                 posterior.log_sd.copy_(spread + math.log(max(noise, 1e-12) / columns**0.5))
     with torch.no_grad():

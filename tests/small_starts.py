@@ -18,6 +18,7 @@ LETTERS = [prefix + letter for prefix in ("", "##") for letter in "abcdefghijklm
 ROWS = "positions: {kind: absolute, rows: 64}"
 SIZES = f"model={{kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2, {ROWS}}}"
 OFTEN = ["runtime={device: cpu, threads: 1}", "optim.lr=1.0e-9", "--json"]
+SMALL = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
 FOLDER = "data.vocabulary={kind: wordpiece, folder: bert}"
 TAGGING = "task={kind: tagging, column: upos}"
 MLM = "task={kind: mlm, output: bert, eval_masks: 1}"

@@ -17,11 +17,11 @@ from probtrans_cli.models.bayesian import moments
 from probtrans_cli.models.bayesian.moments import State
 
 pytestmark = pytest.mark.usefixtures("double")
+STATES = pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
 
 
 def whole(given: State) -> Tensor:
     """The covariances that a state stands for, ``[D, N, D, N]``: δ_ij √(v_ai v_bi) R_ab."""
-    assert given.shared is not None
     sums = given.variance.sum(1)
     r = given.shared / (sums[:, None] * sums).sqrt()
     deviation = given.variance.sqrt()
@@ -86,8 +86,6 @@ def test_t_of_an_activation_in_loops(name: str) -> None:
     """By two terms of the series: Σ_i of the covariances that one has of full covariances with two terms."""
     given = state()
     found = getattr(moments, name)(given)
-    assert given.shared is not None
-    assert found.shared is not None
     for a in range(N):
         for b in range(N):
             if a == b:
@@ -121,7 +119,6 @@ def test_many_numbers_are_as_few(function: Callable[[State], State]) -> None:
     for a in range(3):
         few = function(State(mean[a], variance[a], words[a] * variance[a].sum(-1, keepdim=True)))
         for one, other in ((many.mean, few.mean), (many.variance, few.variance), (many.shared, few.shared)):
-            assert one is not None
             torch.testing.assert_close(one[a], other, **NEAR)
     learned = function(State(mean.requires_grad_(), variance))
     torch.testing.assert_close(many.mean, learned.mean.detach(), **NEAR)
@@ -157,8 +154,6 @@ def test_layer_norm_in_loops() -> None:
             assert float(found.mean[a, i]) == pytest.approx(float(gain[i] * u[i] + shift[i]), abs=1e-9)
             wanted = of_units[a, i] * (gain[i] ** 2 + of_gain[i]) + of_gain[i] * u[i] ** 2 + of_shift[i]
             assert float(found.variance[a, i]) == pytest.approx(float(wanted), abs=1e-9)
-    assert given.shared is not None
-    assert found.shared is not None
     for a in range(N):
         for b in range(N):
             new = [float((of_units[one] * (gain.square() + of_gain)).sum()) for one in (a, b)]
@@ -182,7 +177,7 @@ def test_layer_norm_of_little_noise_is_the_delta_method() -> None:
 # --- sentences --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
+@STATES
 def test_the_mean_over_words_in_loops(shared: bool) -> None:
     given, weights = state(shared=shared), positive(N, seed=5)
     found = moments.mean_over_words(given, weights)
@@ -219,7 +214,7 @@ RULES: dict[str, Callable[[State], State]] = {
 }
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
+@STATES
 @pytest.mark.parametrize("rule", RULES)
 def test_gradients(rule: str, shared: bool) -> None:
     given = state(shared=shared)
@@ -232,7 +227,7 @@ def test_gradients(rule: str, shared: bool) -> None:
     assert torch.autograd.gradcheck(outputs, parts, fast_mode=True)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
+@STATES
 @pytest.mark.parametrize("name", ["linear", "attention"])
 def test_gradients_of_weights(name: str, shared: bool) -> None:
     given = state(shared=shared)
@@ -248,7 +243,7 @@ def test_gradients_of_weights(name: str, shared: bool) -> None:
     assert torch.autograd.gradcheck(outputs, inputs, fast_mode=True)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
+@STATES
 @pytest.mark.parametrize("rule", [name for name in RULES if name not in ("layer_norm",) and "linear" not in name])
 def test_what_is_certain_stays_certain(rule: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With finite gradients."""
@@ -359,7 +354,6 @@ def attention_in_loops(
 
 def carried(given: State, vx: Tensor, of_rows: Tensor) -> Tensor:
     """T of a head's keys or values."""
-    assert given.shared is not None
     new, old = vx.sum(1), given.variance.sum(1)
     scaled = given.shared * (new[:, None] * new / (old[:, None] * old)).sqrt()
     return scaled + of_rows.sum() * (given.mean @ given.mean.T + given.shared)
@@ -368,7 +362,7 @@ def carried(given: State, vx: Tensor, of_rows: Tensor) -> Tensor:
 TERMS = ("key", "key value", "query key", "query key value")
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
+@STATES
 @pytest.mark.parametrize("terms", ["", *TERMS, *(f"{one}, word by word" for one in TERMS)])
 def test_attention_in_loops(shared: bool, terms: str, monkeypatch: pytest.MonkeyPatch) -> None:
     terms, *word_by_word = terms.split(", ")
@@ -390,7 +384,7 @@ def test_attention_in_loops(shared: bool, terms: str, monkeypatch: pytest.Monkey
         torch.testing.assert_close(alone.variance, variance, **NEAR)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
+@STATES
 def test_distances_of_no_length_change_nothing(shared: bool) -> None:
     """The two ways to compute it are one."""
     given = state(shared=shared)
@@ -405,7 +399,7 @@ def test_distances_of_no_length_change_nothing(shared: bool) -> None:
     torch.testing.assert_close(found.shared, wanted.shared, **NEAR)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
+@STATES
 def test_attention_to_padding_is_none(shared: bool) -> None:
     given = state(shared=shared)
     weight, of_weight = normal(12, D, seed=7), 0.1 * positive(12, seed=8)
@@ -420,5 +414,4 @@ def test_attention_to_padding_is_none(shared: bool) -> None:
     torch.testing.assert_close(found.variance[:words], wanted.variance, rtol=1e-9, atol=1e-9)
     assert not attention[..., words:].any()
     if shared:
-        assert found.shared is not None
         torch.testing.assert_close(found.shared[:words, :words], wanted.shared, rtol=1e-9, atol=1e-9)

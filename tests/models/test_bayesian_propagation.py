@@ -147,7 +147,6 @@ def test_what_is_read_where_it_was_written_has_its_variance(sentence: Any, optio
     made, batch, wants, key = scorer(sentence, 12, **options)
     layer: Any = made.encoder.layers[1]  # type: ignore[index]
     posterior = posterior_of(made.output)
-    assert posterior is not None
     posterior.log_sd.fill_(-12.0)
     written = layer.narrow.weight[:, :12]
     made.output.parametrizations.weight.original.copy_((written - written.mean(0)).T)
@@ -249,11 +248,9 @@ def test_a_deviation_of_every_weight(kind: Kind) -> None:
         if isinstance(module, nn.Linear):
             other: Any = by_rows.get_submodule(path)
             posterior = posterior_of(other)
-            assert posterior is not None
             module.weight.copy_(other.weight)
             make_uncertain(module, "weight", Prior(0.0, 1.0), deviation=1.0, family="full")
             own = posterior_of(module)
-            assert own is not None
             own.log_sd.copy_(posterior.log_sd.expand(own.log_sd.shape))
     given = inputs(by_rows)
     wants = Wants(words=given.mask, moments=kind)
@@ -297,11 +294,13 @@ def test_bert_s_pretraining_has_moments_of_both() -> None:
     assert bool((found.variances["pair"] > 0).all())
 
 
-def test_a_module_may_bring_its_own_rule() -> None:
-    class Doubled(nn.Linear):
-        def forward(self, values: Tensor) -> Tensor:
-            return super().forward(values) * 2
+class Wide(nn.Linear):
+    def forward(self, values: Tensor) -> Tensor:
+        return super().forward(values) * 2
 
+
+def test_a_module_may_bring_its_own_rule() -> None:
+    class Doubled(Wide):
         def moments(self, state: propagation.State) -> propagation.State:
             return propagation.moments.linear(state, self.weight * 2, None, self.bias * 2)
 
@@ -323,7 +322,6 @@ def test_gradients_reach_all_weights_and_deviations(kind: Kind) -> None:
     (found.scores["words"].sum() + found.variances["words"].sum()).backward()
     for tensor in uncertain(made):
         for parameter in (tensor.mean, tensor.posterior.log_sd):
-            assert parameter.grad is not None
             assert bool(parameter.grad.isfinite().all())
             assert bool(parameter.grad.any())
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -340,11 +338,6 @@ def refused(made: Network, name: str, wants: Wants | None = None) -> None:
     with pytest.raises(UsageError, match=name) as raised:
         made(given, replace(wants or Wants(words=given.mask), moments="kronecker"))
     assert "model.bayes.predict.kind=samples" in str(raised.value.hint)
-
-
-class Wide(nn.Linear):
-    def forward(self, values: Tensor) -> Tensor:
-        return super().forward(values) * 2
 
 
 class Unruled(OutputLayer, nn.Linear):

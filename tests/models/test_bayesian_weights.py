@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
+from random_states import NEAR, normal, positive
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from probtrans_cli.models.bayesian.state import Together
 from probtrans_cli.models.bayesian.weights import kl, kl_gradient
 
+pytestmark = pytest.mark.usefixtures("double")
 PRIORS = ((0.0, 1.0), (0.3, 0.25), "by weight")
 
 
 def given(columns: int, prior: object) -> tuple[Tensor, Tensor, float | Tensor, float | Tensor]:
     """Means ``[5, 4]``, log deviations ``[5, columns]``, mean and variance of the prior."""
     generator = torch.Generator().manual_seed(columns)
-    mean, log_sd, other = (torch.randn(5, size, generator=generator).double() for size in (4, columns, 4))
+    mean, log_sd, other = (torch.randn(5, size, generator=generator) for size in (4, columns, 4))
     if isinstance(prior, tuple):
         return mean, log_sd, *prior
     return mean, log_sd, other, (other.square() + 0.1)
@@ -30,8 +31,8 @@ def given(columns: int, prior: object) -> tuple[Tensor, Tensor, float | Tensor, 
 @pytest.mark.parametrize("columns", [1, 4], ids=["row", "full"])
 def test_the_divergence_is_that_of_torch(columns: int, prior: object) -> None:
     mean, log_sd, centre, variance = given(columns, prior)
-    deviation = torch.as_tensor(variance, dtype=torch.float64).sqrt()
-    other = Normal(torch.as_tensor(centre, dtype=torch.float64).expand(5, 4), deviation.expand(5, 4))
+    deviation = torch.as_tensor(variance).sqrt()
+    other = Normal(torch.as_tensor(centre).expand(5, 4), deviation.expand(5, 4))
     wanted = kl_divergence(Normal(mean, log_sd.exp().expand(5, 4)), other).sum()
     assert float(kl(mean, log_sd, centre, variance)) == pytest.approx(float(wanted), abs=1e-9)
 
@@ -64,15 +65,6 @@ def test_the_prior_itself_is_at_no_distance() -> None:
 
 
 N, D, F, ROWS = 3, 5, 8, 4
-NEAR: dict[str, Any] = {"rtol": 0.0, "atol": 1e-9}
-
-
-def normal(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def positive(*shape: int, seed: int) -> Tensor:
-    return normal(*shape, seed=seed).square() + 0.1
 
 
 def made(*, pre: bool) -> Together:
@@ -85,16 +77,11 @@ def made(*, pre: bool) -> Together:
     found = Together(before, given, active, added, widen, narrow, pre=pre)
     centred = normal(N, D, seed=7)
     centred = centred - centred.mean(1, keepdim=True)
-    behind = found.normed(centred, positive(N, 1, seed=8), normal(D, seed=9))
-    assert behind is not None
-    return behind
+    return found.normed(centred, positive(N, 1, seed=8), normal(D, seed=9))
 
 
 def covariance(given: Together, word: int) -> Tensor:
     """Of the features of z, from the module's equations."""
-    assert given.unit is not None
-    assert given.scale is not None
-    assert given.gain is not None
     y, x, h, added = (one[word].diag() for one in (given.before, given.inputs, given.active, given.added))
     rest = h - 0.25 * (given.widen.square() @ x.diag()).diag()
     noise = added - (given.narrow.square() @ h.diag()).diag()
@@ -103,11 +90,11 @@ def covariance(given: Together, word: int) -> Tensor:
         both = through @ (x * y).sqrt()
         of_t = y + through @ x @ through.T + both + both.T
     else:
-        path = torch.eye(D).double() + through
+        path = torch.eye(D) + through
         of_t = path @ y @ path.T
     of_t = of_t + given.narrow @ rest @ given.narrow.T + noise
     u = given.unit[word]
-    slope = given.scale[word] * (torch.eye(D).double() - 1 / D - torch.outer(u, u) / D)
+    slope = given.scale[word] * (torch.eye(D) - 1 / D - torch.outer(u, u) / D)
     slope = given.gain[:, None] * slope
     return slope @ of_t @ slope.T
 
@@ -115,7 +102,7 @@ def covariance(given: Together, word: int) -> Tensor:
 @pytest.mark.parametrize("pre", [False, True], ids=["post-norm", "pre-norm"])
 def test_words(pre: bool) -> None:
     given, weight = made(pre=pre), normal(ROWS, D, seed=10)
-    found = given.read(weight, torch.zeros(N, 1).double())
+    found = given.read(weight, torch.zeros(N, 1))
     for word in range(N):
         wanted = (weight @ covariance(given, word) @ weight.T).diag()
         torch.testing.assert_close(found[word], wanted, **NEAR)
@@ -124,18 +111,18 @@ def test_words(pre: bool) -> None:
 @pytest.mark.parametrize("pre", [False, True], ids=["post-norm", "pre-norm"])
 def test_means_over_words(pre: bool) -> None:
     """The total is shared out over the words as their variances are, and over directions as each word's are."""
-    given, weight, total = made(pre=pre), normal(ROWS, D, seed=10), torch.tensor([2.0], dtype=torch.float64)
+    given, weight, total = made(pre=pre), normal(ROWS, D, seed=10), torch.tensor([2.0])
     variance, weights = positive(N, D, seed=11), positive(N, seed=12)
     found = given.pooled(weights, variance).read(weight, total)
     whole = sum(float(weights[a] * variance[a].sum()) for a in range(N))
     each = [(weight @ covariance(given, a) @ weight.T).diag() for a in range(N)]
-    wanted = sum((2.0 * weights[a] * each[a] / whole for a in range(N)), torch.zeros(ROWS).double())
+    wanted = sum((2.0 * weights[a] * each[a] / whole for a in range(N)), torch.zeros(ROWS))
     torch.testing.assert_close(found, wanted, **NEAR)
 
 
 def test_some_words_are_those_of_all() -> None:
     given, weight, at = made(pre=False), normal(ROWS, D, seed=10), torch.tensor([2, 0])
-    none = torch.zeros(N, 1).double()
+    none = torch.zeros(N, 1)
     torch.testing.assert_close(
         given.each(lambda one: one[at]).read(weight, none[:2]), given.read(weight, none)[at], **NEAR
     )
@@ -143,9 +130,6 @@ def test_some_words_are_those_of_all() -> None:
 
 def test_nothing_is_known_before_a_norm_or_behind_a_second_one() -> None:
     given = made(pre=True)
-    assert given.unit is not None
-    assert given.scale is not None
-    assert given.gain is not None
     assert given.normed(given.unit, given.scale, given.gain) is None
     assert given.reads(F)
     assert not given.reads(F + 1)

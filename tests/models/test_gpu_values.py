@@ -19,13 +19,11 @@ import pytest
 import torch
 from made_tasks import EVERY, made
 from small_models import DECOMPOSITIONS, FIELDS, GLOBALS, assert_near, encoder, name, sentences, values_and_gradients
+from small_trainings import metrics, trainer
 from support import COMMAND, environment, workplace
 
 from probtrans_cli.__main__ import run
-from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.models import build
-from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.training.loop import Trainer
 from probtrans_cli.training.update import counts_of, loss_of
 
 pytestmark = pytest.mark.gpu
@@ -161,8 +159,7 @@ def test_a_training_has_the_losses_of_the_cpu(which: str, place: Path, device: t
     for where in (device.type, "cpu"):
         exact = [*options, f"runtime.device={where}", "runtime.precision=float32", "--run", f"runs/{where}"]
         assert run(["-q", "train", "tiny.yaml", *exact, "--overwrite"]) == 0
-        lines = map(json.loads, Path(f"runs/{where}/metrics.jsonl").read_text("utf-8").splitlines())
-        losses.append([line["loss"] for line in lines if line["split"] == "train"])
+        losses.append([line["loss"] for line in metrics(f"runs/{where}", "train")])
     assert len(losses[0]) == 30
     assert losses[0] == pytest.approx(losses[1], rel=2e-3)
     loss = "accuracy>=0" if which == "tagging" else "perplexity<=1e6"
@@ -172,8 +169,7 @@ def test_a_training_has_the_losses_of_the_cpu(which: str, place: Path, device: t
     for more in ([], ["--resume"]):
         result = subprocess.run([*command, *more], env=environment(), capture_output=True, text=True, timeout=500)
         assert result.returncode == 0, result.stderr
-    lines = map(json.loads, Path("runs/fast/metrics.jsonl").read_text("utf-8").splitlines())
-    assert [line["loss"] for line in lines if line["split"] == "train"] == pytest.approx(losses[0], abs=0.05)
+    assert [line["loss"] for line in metrics("runs/fast", "train")] == pytest.approx(losses[0], abs=0.05)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -183,20 +179,18 @@ def test_no_update_waits_for_the_gpu(which: str, precision: str, place: Path, de
     if device.type != "cuda":
         pytest.skip("torch watches a GPU alone; tests/training/test_no_waiting.py is the same for a CPU")
     options = ["log.every_steps=1000", "runtime.device=cuda", f"runtime.precision={precision}", "optim.ema=0.9"]
-    recipe = load_recipe("tiny.yaml", [*TRAININGS[which], *options]).resolved()
-    Path("run").mkdir()
-    trainer = Trainer(recipe, prepare(recipe), Path("run"), resume=False)
-    batches = trainer.plan.batches(0) * 10
+    training = trainer(*TRAININGS[which], *options)
+    batches = training.plan.batches(0) * 10
     for _ in range(2):  # kernels are loaded, the optimizer makes its moments
-        trainer._update(batches)
+        training._update(batches)
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # torch calls this mode a prototype
             torch.cuda.set_sync_debug_mode("error")
         for _ in range(5):
-            trainer._update(batches)
+            training._update(batches)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert trainer.state.step == 7
+    assert training.state.step == 7
 
 
 @pytest.mark.parametrize("which", ["probabilistic", "transformer"])
@@ -215,8 +209,7 @@ def test_a_tenth_of_a_billion_parameters(which: str, place: Path, device: torch.
     options = ["data.train=train.jsonl", "data.dev=null", "data.test=null", "data.vocabulary={kind: words}", *batch]
     options += ["train.steps=10", "train.epochs=10", "eval.every_steps=null", "log.every_steps=1"]
     assert run(["-q", "train", f"mlm-minipile-{which}", *options, "--run", "run", f"runtime.device={device.type}"]) == 0
-    lines = map(json.loads, Path("run/metrics.jsonl").read_text("utf-8").splitlines())
-    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    losses = [line["loss"] for line in metrics("run", "train")]
     assert len(losses) == 10
     assert losses[-1] < losses[0] < 12.0
     if large:

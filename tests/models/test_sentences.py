@@ -13,7 +13,6 @@ from probtrans_cli import models
 from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants, Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, Sentence, SentenceOutput
-from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.trees import decode
 
 VOCABULARY, OUTPUTS = 20, 3
@@ -70,15 +69,12 @@ def test_a_sentence_is_what_its_definition_says(name: str) -> None:
     for b, n in enumerate(mask.sum(1).tolist()):
         words = made.unary.weight[ids[b, :n]]
         if made.sentence == "cls":
-            assert made.start is not None
             words = torch.cat([made.start, words])
         encoded = made.encoder(Words(words[None], torch.ones(1, len(words), dtype=torch.bool)))
         vector: Tensor | None = encoded.sentence[0] if made.sentence == "root" else encoded.states[0, 0]
         if made.sentence == "mean":
             vector = torch.stack([encoded.states[0, i] for i in range(n)]).sum(0) / n
         elif name == "transformer-pooler":
-            assert isinstance(made.encoder, TransformerEncoder)
-            assert made.encoder.pooler is not None
             vector = torch.tanh(made.encoder.pooler.weight @ encoded.states[0, 0] + made.encoder.pooler.bias)
         torch.testing.assert_close(found[b], made.output(vector), rtol=1e-9, atol=1e-11)
 
@@ -97,11 +93,9 @@ def test_rows_of_arcs_are_words_and_columns_words_then_the_start(name: str) -> N
     """Against the encoder itself, which has `<cls>` as its first word; a root node beside it is the same root."""
     made, (ids, mask) = network(name), batch(5, 1, 3)
     n = mask.shape[1]
-    assert made.start is not None
     unary = torch.cat([made.start.expand(3, 1, -1), made.unary(ids)], dim=1)
     beside = made.encoder(Words(unary, torch.cat([torch.ones(3, 1, dtype=torch.bool), mask], dim=1)), arcs=True).arcs
     found = encode(made, ids, mask, arcs=True).arcs
-    assert found is not None
     node = name == "cls-beside-a-root"
     others = beside.shape[-1] - n - 1 - node
     assert found.shape == (3, 2, 2, n, n + 1 + others)

@@ -13,7 +13,6 @@ from probtrans_cli import models
 from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants, Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, Sentence, SentenceOutput
-from probtrans_cli.models.stacked import StackedEncoder
 from probtrans_cli.recipe.training import Optim
 
 VOCABULARY, OUTPUTS = 20, 3
@@ -70,7 +69,6 @@ def asked(made: Network, given: Inputs, **wants: Any) -> Outputs:
 def by_hand(made: Network, ids: Tensor, first: list[int]) -> tuple[Tensor, Tensor]:
     """States ``[w, d]`` and arcs ``[t, c, w, m]`` of the words of one sentence: one encoder, W, the other encoder."""
     stack = made.encoder
-    assert isinstance(stack, StackedEncoder)
     below = stack.lower(Words(made.unary.weight[ids][None], torch.ones(1, len(ids), dtype=torch.bool))).states[0]
     scores = torch.stack([stack.projection.weight @ below[position] for position in first])
     found = stack.upper(Words(scores[None], torch.ones(1, len(first), dtype=torch.bool)), arcs=(1, 2))

@@ -1,4 +1,4 @@
-"""A BERT folder to start from, and trainings that say something."""
+"""A place for trainings, a BERT folder to start from, and trainings that say something."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from probtrans_cli.data.vocabularies.wordpiece import Options, WordPieces
 
 
 @pytest.fixture
-def bert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A random BERT of theirs, saved with its vocabulary as the folder `bert` in a workplace, which becomes current."""
-    transformers = pytest.importorskip("transformers")
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workplace, which becomes the current folder."""
     monkeypatch.chdir(workplace(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def bert(place: Path) -> Any:
+    """A random BERT of theirs, saved with its vocabulary as the folder `bert` in the current one."""
+    transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     words = WordPieces([*PIECES, *LETTERS], Options())
     config = transformers.BertConfig(

@@ -9,41 +9,20 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from support import Invoke, workplace
+from small_trainings import metrics, train, trainer
+from support import Invoke
 from torch import Tensor, nn
 
 import probtrans_cli
 from probtrans_cli import checkpoint, console
 from probtrans_cli.commands import train as runs
 from probtrans_cli.commands.eval import EvalRequest, evaluate
-from probtrans_cli.data.corpus.prepared import prepare
-from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.training import optim
 from probtrans_cli.training.loop import Trainer
 from probtrans_cli.training.update import shapes_reported
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
-
-
-def trainer(*overrides: str, name: str = "run") -> Trainer:
-    recipe = load_recipe("tiny.yaml", overrides).resolved()
-    Path(name).mkdir(exist_ok=True)
-    return Trainer(recipe, prepare(recipe), Path(name), resume=False)
-
-
-def train(*overrides: str, run: str = "runs/one") -> dict[str, Any]:
-    return runs.train(runs.TrainRequest("tiny.yaml", overrides, run=Path(run)))
-
-
-def metrics(run: str = "runs/one") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(run, "metrics.jsonl").read_text("utf-8").splitlines()]
-
-
+pytestmark = pytest.mark.usefixtures("place")
 TAGGING = "task={kind: tagging}"
 STILL = ("model.dropout=0.0", TAGGING, "optim.schedule={kind: constant}")
 
@@ -68,7 +47,6 @@ def test_the_weight_average_is_that_of_a_plain_loop() -> None:
         one._update(batches)
         now = [p.detach().clone() for p in one.optimizer.parameters]
         plain = [0.8 * old + 0.2 * new for old, new in zip(plain, now, strict=True)] if plain else now
-    assert one.average is not None
     for found, wanted in zip(one.average.module.parameters(), plain, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
     own = [p.detach().clone() for p in one.optimizer.parameters]
@@ -85,8 +63,8 @@ def test_a_plateau_halves_the_rate_and_ends_the_training(monkeypatch: pytest.Mon
     )
     schedule = "optim.schedule={kind: plateau, patience: 2, min_lr: 0.002}"
     train(schedule, "train.epochs=100", "optim.lr=0.008")
-    rates = [line["lr"] for line in metrics() if line["split"] == "train"]
-    evaluations = [line for line in metrics() if line["split"] == "dev"]
+    rates = [line["lr"] for line in metrics(split="train")]
+    evaluations = metrics(split="dev")
     steps = len(rates) // len(evaluations)
     # after evaluations 4, 7, 9: 0.004, 0.002, then below min_lr
     assert [rates[steps * number] for number in range(9)] == [0.008] * 4 + [0.004] * 3 + [0.002] * 2
@@ -101,7 +79,7 @@ def test_early_stop(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda *_, final: {"perplexity": 3.0 if final else (score := next(scores)), "loss": 1.0 if final else score},
     )
     train("train.patience=3", "train.epochs=8")
-    assert len([line for line in metrics() if line["split"] == "dev"]) == 5
+    assert len(metrics(split="dev")) == 5
 
 
 # --- whole trainings --------------------------------------------------------------------------------------------------
@@ -109,7 +87,7 @@ def test_early_stop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_loss_goes_down() -> None:
     train("train.epochs=4", "optim.lr=0.1", TAGGING)
-    losses = [line["loss"] for line in metrics() if line["split"] == "dev"]
+    losses = [line["loss"] for line in metrics(split="dev")]
     assert losses[-1] < 0.7 * losses[0]
 
 
@@ -135,8 +113,8 @@ def test_subwords(task: str) -> None:
     assert again["scores"]["test.conllu"] == result["test"]
 
 
-def test_plain_text(folder: Path) -> None:
-    (folder / "train.txt").write_text("the goat sleeps\nthe farmer feeds the goat\n" * 10, encoding="utf-8")
+def test_plain_text() -> None:
+    Path("train.txt").write_text("the goat sleeps\nthe farmer feeds the goat\n" * 10, encoding="utf-8")
     result = train("data={train: train.txt, dev: train.txt}")
     assert result["dev"]["perplexity"] > 1
     assert "trees" not in result["dev"]
@@ -154,8 +132,8 @@ def test_one_epoch_without_dev() -> None:
 def test_evaluation_and_saving_by_steps() -> None:
     result = train("eval.every_steps=2", "save.every_steps=3", "save.keep=100", "train.steps=7", "train.epochs=50")
     assert result["step"] == 7
-    assert [line["step"] for line in metrics() if line["split"] == "train"] == list(range(1, 8))
-    assert [line["step"] for line in metrics() if line["split"] == "dev"] == [2, 4, 6, 7]
+    assert [line["step"] for line in metrics(split="train")] == list(range(1, 8))
+    assert [line["step"] for line in metrics(split="dev")] == [2, 4, 6, 7]
     assert [step for step, _ in checkpoint.steps(Path("runs/one/checkpoints"))] == [2, 3, 4, 6, 7]
 
 
@@ -164,7 +142,7 @@ def test_every_evaluation_tells_how_loud_messages_are() -> None:
     layers = "{kind: transformer, width: 8, inner: 12, heads: 2, layers: 1}"
     for number, model in enumerate((None, f"{{kind: stacked, lower: {layers}, upper: {{labels: 6}}}}", layers)):
         train("train.steps=4", "eval.every_steps=2", *([f"model={model}"] if model else []), run=f"runs/{number}")
-        found = [line.get("message_norm") for line in metrics(f"runs/{number}") if line["split"] == "dev"]
+        found = [line.get("message_norm") for line in metrics(f"runs/{number}", "dev")]
         assert len(found) == 2
         assert found == [None, None] if model == layers else all(norm > 0.0 for norm in found)
 
@@ -198,15 +176,13 @@ def test_a_temperature_is_found_on_dev_stored_and_used_where_the_recipe_says_so(
     models = [probtrans_cli.load(name) for name in ("runs/one", "runs/two")]
     assert models[0].temperature == found["value"]
     first, second = (next(iter(model.analyze(["the farmers fold a shirt"]))).prediction for model in models)
-    assert first is not None
-    assert second is not None
     assert first["tags"] == second["tags"]
     assert first["tag_probability"] != second["tag_probability"]
 
 
-def test_classes_have_a_temperature_and_words_behind_masks_or_without_dev_have_none(folder: Path) -> None:
+def test_classes_have_a_temperature_and_words_behind_masks_or_without_dev_have_none() -> None:
     rows = [f"{word} goat runs\t{label}" for word, label in (("big", "x"), ("small", "y"), ("old", "x")) for _ in "ab"]
-    (folder / "rows.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    Path("rows.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     data = "data={train: rows.tsv, dev: rows.tsv, format: table}"
     classes = train(data, "task={kind: classification}", "model={root: {labels: 4}}", run="runs/classes")
     assert math.isfinite(classes["temperature"]["value"])
@@ -223,11 +199,10 @@ COMPILED = "runtime.compile=true"
 
 @pytest.mark.parametrize("model", [(), (TRANSFORMER,)])
 def test_a_compiled_training_learns_the_same(
-    model: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
+    model: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, invoke: Invoke
 ) -> None:
     """The compiler is left out: what it would be given is computed as it is. It is never asked for arcs, which trees
     are scored by: with whole numbers as symbols, torch's says of a transformer that there are none."""
-    monkeypatch.chdir(workplace(tmp_path))
     asked: list[dict[str, Any]] = []
 
     def compile(forward: Any, **how: Any) -> Any:
@@ -245,8 +220,7 @@ def test_a_compiled_training_learns_the_same(
         ran = invoke("-q", "train", "tiny.yaml", *model, *still, *more, "--run", name, "--json")
         assert ran.code == 0, ran.err
         trees.append(ran.json["test"]["trees"]["no_punct"]["all"]["uas"])
-        lines = map(json.loads, Path(name, "metrics.jsonl").read_text("utf-8").splitlines())
-        losses.append([line["loss"] for line in lines])
+        losses.append([line["loss"] for line in metrics(name)])
     assert asked == [{"dynamic": True}]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert trees[1] == pytest.approx(trees[0], abs=0.02)

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_starts import FOLDER, MLM, SIZES, TAGGING, Says, loaded, train
+from small_starts import FOLDER, MLM, SIZES, SMALL, TAGGING, Says, loaded, train
 from torch import Tensor, nn
 
 import probtrans_cli
 from probtrans_cli.models.bayesian.weights import file_name
-from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.schema import Optim
 from probtrans_cli.training import optim
 
-SMALL = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
 START = [SIZES, FOLDER, TAGGING, "--init-from", "bert"]
 OF_EMBEDDINGS = ("unary.", "encoder.positions", "encoder.segments.", "encoder.embedding_norm.")
 STEP = 1e-3
@@ -60,7 +58,6 @@ def test_a_layer_moves_at_the_rate_times_the_decay_for_each_layer_above_it(bert:
 def test_stages_are_all_that_is_below_the_output_layer(bert: Any) -> None:
     assert train(*START) == 0
     network = loaded().network
-    assert isinstance(network, Network)
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     found = {names[id(one)]: number for number, stage in enumerate(network.stages()) for one in stage}
     assert found == {name: stage_of(name) for name in names.values() if stage_of(name) < 3}
@@ -99,11 +96,10 @@ def test_uncertain_weights_have_the_rate_of_their_layer(bert: Any, of_bayes: str
         patch.setattr(optim.Optimizers, "__init__", noting)
         assert train(*START, of_bayes, "optim.layer_decay=0.5", "optim.lr=0.1", "optim.ivon.lr=0.3") == 0
     for name, factor in factors.items():
-        times = 3.0 if "log_sd" in name or "ivon" in of_bayes else 1.0  # sigma_lr, or IVON's rate to Adam's
-        if "parametrizations" not in name:
-            times = 1.0
         if "log_sd" in name and "ivon" in of_bayes:
             continue  # IVON finds them itself
+        uncertain = "log_sd" in name or ("parametrizations" in name and "ivon" in of_bayes)
+        times = 3.0 if uncertain else 1.0  # sigma_lr, or IVON's rate to Adam's
         assert factor == pytest.approx(times * 0.5 ** max(2 - stage_of(name), 0)), name
     assert {round(factor, 6) for factor in factors.values()} >= {0.25, 1.0, 1.5, 3.0}
 
@@ -124,12 +120,8 @@ def test_iterations_with_potentials_of_their_own_are_layers(bert: Any, says: Say
     assert not below
     assert [len(one) for one in iterations] == [3, 3]
     assert {id(one) for stage in iterations for one in stage} == {id(one) for one in network.encoder.parameters()}
-    assert (
-        train(
-            own, "--init-from", "runs/first", "train.freeze=1", "optim.layer_decay=0.5", "optim.lr=0.01", name="second"
-        )
-        == 0
-    )
+    frozen = ["--init-from", "runs/first", "train.freeze=1", "optim.layer_decay=0.5", "optim.lr=0.01"]
+    assert train(own, *frozen, name="second") == 0
     for key, value in moves("second", "first"):
         still = key.startswith(("unary.", "encoder.")) and not key.startswith("encoder.later.")
         assert still != bool(value.any()), key
@@ -172,7 +164,7 @@ def test_embeddings_of_a_probabilistic_model_are_frozen(bert: Any) -> None:
             assert torch.equal(value, first[key]) == key.startswith(("unary.", "features.")), key
 
 
-def test_what_cannot_be_frozen_is_refused(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_frozen_is_refused(bert: Any, says: Says) -> None:
     for more, message in (
         ([SIZES, FOLDER, "train.freeze=embeddings"], "what is frozen must be trained: name it with model.init_from"),
         ([*START, "train.freeze=3"], "train.freeze: found 3, but the model has 2 layers"),
@@ -183,8 +175,7 @@ def test_what_cannot_be_frozen_is_refused(bert: Any, capfd: pytest.CaptureFixtur
         ([*START, "train.freeze=1", "model.bayes={}"], "layers with `model.bayes` have a distribution to find"),
         ([*START, "train.freeze=embeddings", "model.bayes={words: true}"], "`model.bayes.words` have a distribution"),
     ):
-        assert train(*more) == 2, more
-        assert message in capfd.readouterr().err
+        assert message in says(2, *more)
     for more in (["optim.kind=ivon"], ["model.bayes={}"]):  # words are certain there
         assert train(*START, *more, "train.freeze=embeddings", "optim.lr=0.01", "--overwrite") == 0
 
@@ -201,7 +192,7 @@ def test_frozen_parts_that_nothing_was_loaded_for_are_told_of(bert: Any, says: S
 # --- decay ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_l2_penalty_on_pretrained_weights_is_warned_of(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_l2_penalty_on_pretrained_weights_is_warned_of(bert: Any, says: Says) -> None:
     warned = "warning: bert: with `optim.kind: adam` the decay is an L2 penalty"
     for options, told in (
         (["optim.weight_decay=0.01"], True),
@@ -209,8 +200,7 @@ def test_an_l2_penalty_on_pretrained_weights_is_warned_of(bert: Any, capfd: pyte
         (["optim.weight_decay=0.01", "optim.kind=adamw"], False),
         (["optim.weight_decay=0.01", "train.probe=true"], False),
     ):
-        assert train(*START, *options, "--overwrite") == 0
-        assert (warned in capfd.readouterr().err) == told, options
+        assert (warned in says(0, *START, *options, "--overwrite")) == told, options
 
 
 # --- features of the spelling -----------------------------------------------------------------------------------------

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from safetensors.torch import load_file
-from support import workplace
+from small_trainings import metrics, train, trainer
 
-from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.errors import RecipeError
 from probtrans_cli.models.bayesian import weights
 from probtrans_cli.models.bayesian.weights import POSTERIOR
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.trained.model import Model
-from probtrans_cli.training.loop import Trainer
 
+pytestmark = pytest.mark.usefixtures("place")
 IVON = ("optim.kind=ivon", "task={kind: tagging}", "train.epochs=3")
 SMALL = "labels: 6, channels: 2, iterations: 2, dropout: 0.1"
 MODELS = {
@@ -33,22 +28,6 @@ MODELS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
-
-
-def recipe(*overrides: str) -> Any:
-    return load_recipe("tiny.yaml", [*IVON, *overrides]).resolved()
-
-
-def trainer(*overrides: str) -> Trainer:
-    made = recipe(*overrides)
-    Path("run").mkdir(exist_ok=True)
-    return Trainer(made, prepare(made), Path("run"), resume=False)
-
-
 @pytest.mark.parametrize(
     "model",
     [name if name in ("transformer", "rotary") else pytest.param(name, marks=pytest.mark.slow) for name in MODELS],
@@ -56,9 +35,8 @@ def trainer(*overrides: str) -> Trainer:
 def test_every_encoder_has_a_posterior(model: str) -> None:
     """The loss falls; files have plain names and log σ; the loaded model computes what the trained one did."""
     option = f"model={MODELS[model]}"
-    runs.train(runs.TrainRequest("tiny.yaml", (*IVON, option), run=Path("runs/one")))
-    lines = [json.loads(line) for line in Path("runs/one/metrics.jsonl").read_text("utf-8").splitlines()]
-    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    train(*IVON, option)
+    losses = [line["loss"] for line in metrics(split="train")]
     assert losses[-1] < losses[0]
     tensors = load_file("runs/one/checkpoints/best/model.safetensors")
     posteriors = {name.removeprefix(POSTERIOR) for name in tensors if name.startswith(POSTERIOR)}
@@ -83,7 +61,7 @@ def test_every_encoder_has_a_posterior(model: str) -> None:
 
 
 def test_the_deviations_of_the_network_are_those_of_the_optimizer() -> None:
-    one = trainer("model={kind: transformer, width: 8, heads: 2, inner: 8, layers: 1}")
+    one = trainer(*IVON, "model={kind: transformer, width: 8, heads: 2, inner: 8, layers: 1}")
     moved = {id(parameter) for parameter in one.optimizer.moved_by_adam}
     names = {name for name, parameter in one.network.named_parameters() if id(parameter) in moved}
     assert {"unary.weight", "output.bias"} <= names  # words and biases stay with Adam
@@ -92,7 +70,6 @@ def test_the_deviations_of_the_network_are_those_of_the_optimizer() -> None:
         one.state.batch = 0
         one._update(one.plan.batches(0))
     ivon = one.optimizer.ivon
-    assert ivon is not None
     for tensor in one.optimizer.posteriors:
         torch.testing.assert_close(tensor.posterior.deviation(), ivon.deviation(tensor.mean))
         assert not tensor.posterior.log_sd.requires_grad
@@ -114,5 +91,5 @@ def test_faults_name_their_key() -> None:
         "optim.ivon.predict.kind=moments": "there is no rule for the moments of `model.kind: probabilistic`",
     }.items():
         with pytest.raises(RecipeError) as caught:
-            recipe(override)
+            load_recipe("tiny.yaml", [*IVON, override])
         assert message in str(caught.value)

@@ -21,13 +21,11 @@ import pytest
 import torch
 from no_values import META, waits, without_values
 from run_of_every_task import OVERRIDES, corpora_of_every_task
+from small_trainings import trainer
 
-from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.models import transformer
 from probtrans_cli.models.arithmetic import sent
 from probtrans_cli.models.probabilistic.fast import layout
-from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.training.loop import Trainer
 
 TRANSFORMER = "model={kind: transformer, width: 8, inner: 12, heads: 2, layers: 2}"
 RELATIVE = f"{TRANSFORMER[:-1]}, positions: {{kind: relative, clip: 2, terms: qkv}}}}"
@@ -43,12 +41,6 @@ MODELS = {"probabilistic": [], "transformer": [TRANSFORMER], "bert": [BERT], "st
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(corpora_of_every_task(tmp_path, times=1))
     return tmp_path
-
-
-def trainer(*overrides: str) -> Trainer:
-    recipe = load_recipe("tiny.yaml", overrides).resolved()
-    Path("run").mkdir(exist_ok=True)
-    return Trainer(recipe, prepare(recipe), Path("run"), resume=False)
 
 
 def waited_for(monkeypatch: pytest.MonkeyPatch, *overrides: str, updates: int = 2) -> list[str]:

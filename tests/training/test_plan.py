@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,10 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import workplace
+from small_trainings import train, trainer
 
-from probtrans_cli.commands import train as runs
-from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.data.processes import Ranks
 from probtrans_cli.errors import OutOfMemoryError, StoppedError
 from probtrans_cli.recipe.source import load_recipe
@@ -151,18 +151,6 @@ def test_a_process_asks_for_its_share_in_turn() -> None:
 # --- in a training ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
-
-
-def train(name: str, *overrides: str) -> bytes:
-    """Train; the weights."""
-    runs.train(runs.TrainRequest("tiny.yaml", overrides, run=Path(name)))
-    return Path(name, "checkpoints/last/model.safetensors").read_bytes()
-
-
 def test_a_training_is_the_same_with_and_without(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the bit, over several epochs and batches an update; and the batches do come from the thread."""
     asked: list[bool] = []
@@ -174,49 +162,42 @@ def test_a_training_is_the_same_with_and_without(place: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Ahead, "__call__", counted)
     options = ("train.accumulate=2", "train.epochs=2")
-    with_thread = train("one", *options)
+    train(*options, run="one")
     assert asked
     assert all(asked)
     monkeypatch.setattr(plan, "AHEAD", 0)
     asked.clear()
-    assert train("two", *options) == with_thread
+    train(*options, run="two")
+    assert len({Path(name, "checkpoints/last/model.safetensors").read_bytes() for name in ("one", "two")}) == 1
     assert not any(asked)
 
 
-def test_a_batch_that_does_not_fit_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = load_recipe("tiny.yaml", ()).resolved()
-    Path("run").mkdir()
-    trainer = Trainer(recipe, prepare(recipe), Path("run"), resume=False)
-    third = trainer.plan.batches(0)[2]
+def test_a_batch_that_does_not_fit_is_named(place: Path) -> None:
+    training = trainer()
+    third = training.plan.batches(0)[2]
 
     def make(indices: np.ndarray) -> Any:
         if indices.tolist() == third.tolist():
             raise torch.OutOfMemoryError("out of memory")
-        return trainer.model.collate(trainer.train_split, indices)
+        return training.model.collate(training.train_split, indices)
 
-    trainer.ahead = Ahead(make)
-    longest = int(trainer.train_split.lengths[third].max())
+    training.ahead = Ahead(make)
+    longest = int(training.train_split.lengths[third].max())
     with pytest.raises(OutOfMemoryError, match=rf"{len(third)} sentences, the longest of {longest} words"):
-        trainer.train()
-    assert trainer.state.step == 2
+        training.train()
+    assert training.state.step == 2
     assert threads() == []
 
 
 def test_a_training_that_is_stopped_leaves_no_thread(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = load_recipe("tiny.yaml", ()).resolved()
-    Path("run").mkdir()
-    trainer = Trainer(recipe, prepare(recipe), Path("run"), resume=False)
     update = Trainer._update
 
     def stopped(self: Trainer, given: list[np.ndarray]) -> None:
         update(self, given)
         if self.state.step == 2:
-            import os
-            import signal
-
             os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(Trainer, "_update", stopped)
     with pytest.raises(StoppedError):
-        trainer.train()
+        trainer().train()
     assert threads() == []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_trainings
 from support import COMMAND, Forks, environment, seeded, skip_if_ignored, workplace
 
 from probtrans_cli import checkpoint
@@ -84,7 +85,7 @@ def weights(run: Path) -> dict[str, bytes]:
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
+    lines = small_trainings.metrics(run)
     return [{key: value for key, value in line.items() if key != "words_per_second"} for line in lines]
 
 

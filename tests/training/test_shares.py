@@ -112,7 +112,6 @@ def test_the_weights_of_an_update_are_drawn_alike_in_all_processes() -> None:
     torch.rand(5)
     assert torch.equal(found[0][0], expected := torch.randn(4))
     assert torch.equal(found[1][0], expected)
-    assert found[0][1] is not None
     assert torch.equal(found[0][1], torch.rand(3))
 
 
@@ -144,10 +143,7 @@ def test_the_command_line_of_a_process() -> None:
     assert arguments_of(request) == expected
 
 
-def test_what_cannot_be_shared_is_refused_at_once(
-    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(workplace(tmp_path))
+def test_what_cannot_be_shared_is_refused_at_once(invoke: Invoke, place: Path) -> None:
     words = ("train.accumulate is 1", "train.accumulate=2 train.batch_words=50")
     refused(invoke("train", "tiny.yaml", "--nproc", "2"), 2, *words)
     refused(invoke("train", "-", "--nproc", "2"), 2, "stdin")
@@ -211,8 +207,7 @@ def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(caught.value.message) < 300
 
 
-def test_it_is_an_error_of_the_command_line(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(workplace(tmp_path))
+def test_it_is_an_error_of_the_command_line(place: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     for verb in (("train", "tiny.yaml"), ("train", "tiny.yaml", "--nproc", "2"), ("eval", "runs/x")):
         for variables, message in ({"WORLD_SIZE": "abc"}, "WORLD_SIZE"), ({"RANK": "0"}, "MASTER_ADDR"):
             put(monkeypatch, **variables)
@@ -220,44 +215,45 @@ def test_it_is_an_error_of_the_command_line(tmp_path: Path, invoke: Invoke, monk
     assert not Path("runs").exists()
 
 
-def test_a_process_that_waits_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """And ends where nobody comes."""
+def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+        port: int = one.getsockname()[1]
+    return port
+
+
+def first_of_two(port: int) -> Launched:
+    return Launched(0, 2, 0, "127.0.0.1", port, 0)
+
+
+def test_a_process_that_waits_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """And ends where nobody comes."""
+    port = free_port()
     put(monkeypatch, **(GOOD | {"RANK": "0", "MASTER_PORT": str(port)}))
     monkeypatch.setattr(group, "LONG", 0.2)
     monkeypatch.setattr(group, "MEETING", group.timedelta(seconds=1))
-    place = launched()
-    assert place is not None
     with pytest.raises(group.LostError, match=r"rank 0 of 2: the processes do not meet at 127\.0\.0\.1"):
-        group.Group(place)
-    assert (
-        f"rank 0 of 2: waiting for the others at 127.0.0.1:{port} (MASTER_ADDR, MASTER_PORT)" in capsys.readouterr().err
-    )
+        group.Group(first_of_two(port))
+    waiting = f"rank 0 of 2: waiting for the others at 127.0.0.1:{port} (MASTER_ADDR, MASTER_PORT)"
+    assert waiting in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as one:
         one.bind(("", 0))
         one.listen()
-        put(monkeypatch, **(GOOD | {"RANK": "0", "MASTER_PORT": str(one.getsockname()[1])}))
-        place = launched()
-        assert place is not None
+        port = one.getsockname()[1]
+        put(monkeypatch, **(GOOD | {"RANK": "0", "MASTER_PORT": str(port)}))
         with pytest.raises(UsageError, match="MASTER_PORT"):
-            group.Group(place)
+            group.Group(first_of_two(port))
 
 
 @pytest.mark.slow
 def test_the_command_says_that_it_waits(tmp_path: Path) -> None:
     """After ten seconds, on stderr; before that nothing."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    given = environment(**(GOOD | {"MASTER_PORT": str(port)}))
+    given = environment(**(GOOD | {"MASTER_PORT": str(free_port())}))
     command = [*COMMAND, "train", "tiny.yaml", "train.accumulate=2"]
     process = subprocess.Popen(command, cwd=workplace(tmp_path), env=given, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
     began = time.monotonic()
     line = process.stderr.readline()
     waited = time.monotonic() - began

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from small_starts import FOLDER, MLM, SIZES, TAGGING, Says, loaded, train
+from small_starts import FOLDER, MLM, SIZES, SMALL, TAGGING, Says, loaded, train
+from small_trainings import metrics
 from support import interrupted
 from torch import Tensor
 
 from probtrans_cli.__main__ import run
 from probtrans_cli.models.base import Words
-from probtrans_cli.models.stacked import StackedEncoder
 
 UPPER = "{kind: probabilistic, labels: 8, channels: 3, iterations: 2, decomposition: {kind: uv, rank: 2}}"
 STACK = f"model={{kind: stacked, lower: {{kind: transformer, from: bert}}, upper: {UPPER}}}"
@@ -44,7 +44,6 @@ def test_a_bert_becomes_the_lower_encoder(bert: Any, says: Says) -> None:
     stack, alone = loaded().network, loaded("alone").network
     ids = torch.randint(6, 20, (2, 7), generator=torch.Generator().manual_seed(0))
     mask = torch.ones(2, 7, dtype=torch.bool)
-    assert isinstance(stack.encoder, StackedEncoder)
     found = stack.encoder.lower(Words(stack.unary(ids), mask)).states
     torch.testing.assert_close(found, alone.encoder(Words(alone.unary(ids), mask)).states, rtol=0, atol=1e-6)
 
@@ -64,9 +63,9 @@ def test_all_layers_of_the_lower_encoder_frozen_are_all_of_it(bert: Any) -> None
 
 
 def test_a_lower_encoder_without_layers_is_one(bert: Any) -> None:
-    field = "{labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}, kind: probabilistic}"
-    assert train(f"model={field}", name="field") == 0
-    stack = f"model={{kind: stacked, lower: {field}, upper: {UPPER}}}"
+    assert train(SMALL, name="field") == 0
+    lower = SMALL.replace("model={", "{kind: probabilistic, ")
+    stack = f"model={{kind: stacked, lower: {lower}, upper: {UPPER}}}"
     frozen = ["--init-from", "runs/field", "train.freeze=1", "optim.lr=0.1"]
     assert train(stack, TAGGING, *frozen) == 0
     before, after = weights("field"), weights()
@@ -90,20 +89,18 @@ def test_a_layer_of_the_lower_encoder_moves_at_its_rate_and_what_is_above_at_the
         assert float((value - before[key]).abs().max()) == pytest.approx(STEP * factor, rel=1e-2), key
 
 
-def test_a_stack_starts_from_another_and_takes_its_output(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_stack_starts_from_another_and_takes_its_output(bert: Any, says: Says) -> None:
     assert train(STACK, TAGGING, "optim.lr=0.01", name="first") == 0
-    assert train(STACK, TAGGING, "--init-from", "runs/first") == 0
-    assert "left there" not in capfd.readouterr().err.rpartition("started from runs/first")[2]
+    assert "left there" not in says(0, STACK, TAGGING, "--init-from", "runs/first").rpartition("from runs/first")[2]
     first = weights("first")
     for key, value in weights().items():
         torch.testing.assert_close(value, first[key], rtol=0, atol=1e-6)
 
 
-def test_an_output_layer_of_the_lower_encoder_is_not_taken(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_output_layer_of_the_lower_encoder_is_not_taken(bert: Any, says: Says) -> None:
     """Both are of width 8, and for the same tags; but they read other states."""
     assert train("model={kind: transformer, from: bert}", TAGGING, "optim.lr=0.01", name="below") == 0
-    assert train(STACK, TAGGING, "--init-from", "runs/below") == 0
-    message = capfd.readouterr().err.rpartition("started from runs/below")[2]
+    message = says(0, STACK, TAGGING, "--init-from", "runs/below").rpartition("started from runs/below")[2]
     assert "output.weight" in message[: message.index("left there: ")]
     assert "output.weight" in message[message.index("left there: ") :]
 
@@ -142,11 +139,8 @@ def test_trees_tags_and_labels_are_those_of_words(bert: Any, capfd: pytest.Captu
     assert "trees" in json.loads(Path("runs/run/checkpoints/best/eval.json").read_text("utf-8"))["test"]
     sentence = "two cheap farmers folded a dark shirt"
     (found,) = loaded().analyze([sentence], latent_labels=2, channel=1, iteration=2)
-    assert found.heads is not None
-    assert found.probabilities is not None
     assert sum(found.heads == 0) == 1
     assert all(0.0 <= one <= 1.0 for one in found.probabilities)
-    assert found.latent_labels is not None
     assert found.latent_labels[0].shape == (7, 2)
     # The same by hand, of the words alone.
     model = loaded()
@@ -176,8 +170,7 @@ def test_trees_tags_and_labels_are_those_of_words(bert: Any, capfd: pytest.Captu
 
 def test_pieces_are_predicted_from_the_states_of_their_words(bert: Any) -> None:
     assert train(STACK, MLM.replace("output: bert, ", ""), "optim.lr=0.05", "train.epochs=2") == 0
-    lines = [json.loads(line) for line in Path("runs/run/metrics.jsonl").read_text("utf-8").splitlines()]
-    perplexities = [line["perplexity"] for line in lines if line["split"] == "dev" and "perplexity" in line]
+    perplexities = [line["perplexity"] for line in metrics("runs/run", "dev") if "perplexity" in line]
     assert perplexities[-1] < perplexities[0]
 
 

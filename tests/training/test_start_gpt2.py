@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from small_starts import Says, loaded, train
-from support import workplace
 
 from probtrans_cli.__main__ import run
 from probtrans_cli.errors import CheckpointError
@@ -23,12 +22,6 @@ transformers = pytest.importorskip("transformers")
 LM = ("task={kind: lm, word_bias: false, start_at_frequencies: false}", "optim.lr=1.0e-12")
 GPT2 = "model={kind: transformer, from: gpt2}"
 WORDS = "data.vocabulary.kind=words"
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
 
 
 def drawn(rows: int, **options: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_starts import FOLDER, MLM, SIZES, TAGGING, Says, loaded, saved_as, train
+from small_starts import FOLDER, MLM, SIZES, SMALL, TAGGING, Says, loaded, saved_as, train
 from support import COGS
 
 from probtrans_cli.__main__ import run
@@ -19,7 +19,6 @@ transformers = pytest.importorskip("transformers")
 
 
 TAGS = ["NOUN", "DET", "ADJ", "ADP", "VERB", "PRON", "ADV", "AUX", "NUM"]  # of the workplace, by falling count
-SMALL = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
 MEAN = "task={kind: classification, representation: mean}"
 
 
@@ -84,7 +83,7 @@ def test_labels_without_names_are_taken_by_their_number(bert: Any, says: Says) -
             assert "drawn at random: encoder.pooler.weight, encoder.pooler.bias, output.weight" in message
 
 
-def test_labels_of_texts_are_read_where_they_were(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
+def test_labels_of_texts_are_read_where_they_were(bert: Any, says: Says) -> None:
     labelled("texts.tsv", ["1", "1", "0"])
     model = saved_as("BertForSequenceClassification", bert)
     texts = [SIZES, table("texts.tsv"), "--init-from", "bert"]
@@ -93,9 +92,8 @@ def test_labels_of_texts_are_read_where_they_were(bert: Any, capfd: pytest.Captu
     assert "not there" not in message
     assert "left there" not in message
     assert_rows(loaded().network.output, {"0": (model.classifier, 0), "1": (model.classifier, 1)}, ["1", "0"])
-    assert train(*texts, MEAN, name="mean") == 0
     reason = "its output layer is for labels of texts by the pooled first word, not for labels of texts by the mean of"
-    assert reason in capfd.readouterr().err
+    assert reason in says(0, *texts, MEAN, name="mean")
     assert "by the pooled first word, not for tags of words: left there" in says(
         0, SIZES, FOLDER, TAGGING, "--init-from", "bert", name="tags"
     )
@@ -108,12 +106,9 @@ def test_labels_of_texts_are_read_where_they_were(bert: Any, capfd: pytest.Captu
     )
 
 
-def test_what_we_export_is_continued_with_its_output_layer(
-    bert: Any, capfd: pytest.CaptureFixture[str], says: Says
-) -> None:
+def test_what_we_export_is_continued_with_its_output_layer(bert: Any, says: Says) -> None:
     assert train(SIZES, FOLDER, TAGGING, "optim.lr=0.01", name="first") == 0
     assert run(["export", "runs/first", "exported", "--format", "hf"]) == 0
-    capfd.readouterr()
     message = says(0, SIZES, FOLDER, TAGGING, "--init-from", "exported", name="second")
     assert "not there, drawn at random: encoder.pooler" in message
     assert "output" not in message.partition("not there")[2].partition("\n")[0]
@@ -121,12 +116,11 @@ def test_what_we_export_is_continued_with_its_output_layer(
     torch.testing.assert_close(second.weight, first.weight, rtol=0, atol=1e-5)
 
 
-def test_an_output_layer_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
+def test_an_output_layer_of_ours_is_continued(bert: Any, says: Says) -> None:
     """Where the labels are others, by their names; where the words are others, by their spelling."""
     rename = Path("train.conllu").read_text("utf-8").replace("\tNUM\t", "\tPROPN\t").replace("\tNOUN\t", "\tPRON\t")
     Path("other.conllu").write_text(rename, "utf-8")
     assert train(SMALL, TAGGING, "optim.lr=0.05", name="first") == 0
-    capfd.readouterr()
     message = says(0, SMALL, TAGGING, "--init-from", "runs/first", name="same")
     assert "not there" not in message
     assert "left there" not in message
@@ -152,13 +146,12 @@ def test_an_output_layer_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFi
     )
 
 
-def test_labels_of_cogs_are_continued(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
+def test_labels_of_cogs_are_continued(bert: Any, says: Says) -> None:
     Path("cogs.tsv").write_text("\n".join("\t".join(row) for row in COGS) + "\n", "utf-8")
     Path("less.tsv").write_text("\t".join(COGS[0]) + "\n", "utf-8")
     files = "data={{train: {0}, dev: {0}, format: cogs}}"
     attention = "task={kind: cogs, parent: attention}"
     assert train(SMALL, files.format("cogs.tsv"), attention, name="first") == 0
-    capfd.readouterr()
     message = says(0, SMALL, files.format("less.tsv"), attention, "--init-from", "runs/first", name="second")
     assert "not there" not in message
     assert "4 of its 12 labels are left there: " in message
@@ -171,7 +164,7 @@ def test_labels_of_cogs_are_continued(bert: Any, capfd: pytest.CaptureFixture[st
     assert "left there: output.none, output.child.weight, output.parent.weight" in message
 
 
-def test_pairs_of_another_kind_are_learned_afresh(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
+def test_pairs_of_another_kind_are_learned_afresh(bert: Any, says: Says) -> None:
     text = "\n".join(f"the dog {i}\ntwo farmers fold\nevery cat {i}\n" for i in range(12))
     Path("documents.txt").write_text(text, "utf-8")
     pretrain = [
@@ -184,9 +177,8 @@ def test_pairs_of_another_kind_are_learned_afresh(bert: Any, capfd: pytest.Captu
     message = says(0, SIZES, *pretrain, "data.documents.pairs=sop", name="sop")
     assert "2 of 2 labels are not there, drawn at random: ordered, swapped" in message
     assert "not there, drawn at random: pair.weight, pair.bias" in message
-    assert train(SIZES, "model.pooler=false", *pretrain, name="unpooled") == 0
     reason = "its output layer is for pairs of texts by the pooled first word, not for pairs of texts by the first word"
-    assert reason in capfd.readouterr().err
+    assert reason in says(0, SIZES, "model.pooler=false", *pretrain, name="unpooled")
 
 
 # --- probes -----------------------------------------------------------------------------------------------------------
@@ -220,24 +212,29 @@ def test_a_probe_of_every_task_learns_one_linear_layer(bert: Any, task: str, mod
     assert all(torch.equal(value, trained[key]) for key, value in probed.encoder.state_dict().items())
 
 
-def test_a_probe_is_linear(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    probe = ["--init-from", "bert", "train.probe=true"]
-    assert train(SIZES, FOLDER, MLM, *probe) == 2
-    message = "task.output: a probe is linear, and BERT's output has a layer before the words: choose linear"
-    assert message in capfd.readouterr().err
-    data, _ = files_of("cogs")
-    assert train(SIZES, data, "task={kind: cogs, parent: attention}", *probe) == 2
-    message = "task.parent: a probe is linear, and attention is not: choose relative or absolute"
-    assert message in capfd.readouterr().err
+def test_what_a_probe_cannot_be_is_refused(bert: Any, says: Says) -> None:
+    start, cogs = ("--init-from", "bert"), (files_of("cogs")[0], "task={kind: cogs, parent: attention}")
+    tagger = (SMALL, TAGGING, *start)
+    for options, message in (
+        ([SMALL, TAGGING], "train.probe: a probe reads a trained encoder"),
+        (
+            [SIZES, FOLDER, MLM, *start],
+            "task.output: a probe is linear, and BERT's output has a layer before the words: choose linear",
+        ),
+        ([SIZES, *cogs, *start], "task.parent: a probe is linear, and attention is not: choose relative or absolute"),
+        ([SMALL, "task.output=tied", *start], "task.output: tied scores are the words' own"),
+        ([*tagger, "optim.ternary_penalty.weight=1e-4"], "a probe leaves the ternary scores as they are"),
+        ([*tagger, "optim.encoder_rate=0.5"], "optim.encoder_rate: a probe leaves the encoder as it is"),
+    ):
+        assert message in says(2, *options, "train.probe=true")
 
 
-def test_a_probe_that_reads_what_was_drawn_says_so(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
+def test_a_probe_that_reads_what_was_drawn_says_so(bert: Any, says: Says) -> None:
     saved_as("BertForMaskedLM", bert)
     labelled("texts.tsv", ["1", "1", "0"])
     probe = ["--init-from", "bert", "train.probe=true"]
-    assert train(SIZES, table("texts.tsv"), "task={kind: classification}", *probe) == 0
     message = "warning: bert: a probe leaves these as they were drawn, and reads them: encoder.pooler.weight, encoder"
-    assert message in capfd.readouterr().err
+    assert message in says(0, SIZES, table("texts.tsv"), "task={kind: classification}", *probe)
     for name, task in (("mean", MEAN), ("tags", TAGGING)):
         data = table("texts.tsv") if task == MEAN else FOLDER
         assert "as they were drawn" not in says(0, SIZES, data, task, *probe, name=name)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Invoke, workplace
+from small_trainings import metrics
+from support import Invoke
 
 from probtrans_cli.reports.scores import flattened
+from probtrans_cli.training.loop import Trainer
 
+pytestmark = pytest.mark.usefixtures("place")
 Shown = dict[str, list[tuple[int, float]]]
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
 
 
 def shown(run: str) -> Shown:
@@ -29,10 +25,10 @@ def shown(run: str) -> Shown:
     return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
 
 
-def metrics(run: str) -> Shown:
+def told(run: str) -> Shown:
     """The same from metrics.jsonl."""
     found: Shown = {}
-    for line in map(json.loads, Path(run, "metrics.jsonl").read_text("utf-8").splitlines()):
+    for line in metrics(run):
         for name, value in line.items():
             if name not in ("step", "split"):
                 found.setdefault(f"{line['split']}/{name}", []).append((line["step"], value))
@@ -43,12 +39,12 @@ def as_told(values: Shown) -> Any:
     return {name: [(step, pytest.approx(value, rel=1e-6)) for step, value in pairs] for name, pairs in values.items()}
 
 
-def test_it_has_what_metrics_has_and_the_final_scores(here: Path, invoke: Invoke) -> None:
+def test_it_has_what_metrics_has_and_the_final_scores(invoke: Invoke) -> None:
     ran = invoke("train", "tiny.yaml", "log.tensorboard=true", "--json")
     assert ran.code == 0, ran.err
     found = shown("runs/tiny")
     final = {name: found.pop(name) for name in list(found) if name.startswith("final/")}
-    assert found == as_told(metrics("runs/tiny"))
+    assert found == as_told(told("runs/tiny"))
     step = ran.json["step"]
     assert final == as_told(
         {
@@ -59,10 +55,8 @@ def test_it_has_what_metrics_has_and_the_final_scores(here: Path, invoke: Invoke
     )
 
 
-def test_a_resumed_run_shows_no_update_twice(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_shows_no_update_twice(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped between two checkpoints, so that updates are repeated."""
-    from probtrans_cli.training.loop import Trainer
-
     report = Trainer._report
 
     def dies(self: Trainer, *given: Any) -> None:
@@ -78,12 +72,12 @@ def test_a_resumed_run_shows_no_update_twice(here: Path, invoke: Invoke, monkeyp
     ran = invoke("train", "runs/tiny", "--resume")
     assert ran.code == 0, ran.err
     found = {name: pairs for name, pairs in shown("runs/tiny").items() if not name.startswith("final/")}
-    assert found == as_told(metrics("runs/tiny"))
+    assert found == as_told(told("runs/tiny"))
     steps = [step for step, _ in found["train/loss"]]
     assert steps == sorted(set(steps)) == list(range(1, len(steps) + 1))
 
 
-def test_its_folder_belongs_to_the_run(here: Path, invoke: Invoke) -> None:
+def test_its_folder_belongs_to_the_run(invoke: Invoke) -> None:
     assert invoke("train", "tiny.yaml", "log.tensorboard=true", "train.epochs=1").code == 0
     assert invoke("train", "tiny.yaml", "train.epochs=1", "--overwrite").code == 0
     assert not Path("runs/tiny/tensorboard").exists()
@@ -95,9 +89,7 @@ def test_its_folder_belongs_to_the_run(here: Path, invoke: Invoke) -> None:
     assert Path("runs/tiny/tensorboard/mine.txt").read_text("utf-8") == "mine"
 
 
-def test_a_missing_package_is_told_before_anything_is_done(
-    here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_told_before_anything_is_done(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     assert invoke("train", "tiny.yaml", "train.epochs=1").code == 0
     before = Path("runs/tiny/metrics.jsonl").read_bytes()
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+import small_trainings
 import torch
 from safetensors.torch import load_file
-from support import workplace
+from small_trainings import metrics
 
 from probtrans_cli import checkpoint
-from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.errors import RecipeError
 from probtrans_cli.models.bayesian import weights
@@ -30,21 +28,16 @@ OPTIONS = ("task={kind: tagging}", "optim.clip=null", PLAIN)
 MATRICES = 2 * 4 + 1  # of two layers and the output
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def trainer(*overrides: str, bayes: str = "{}", name: str = "run") -> Trainer:
-    recipe = load_recipe("tiny.yaml", [*OPTIONS, f"model.bayes={bayes}", *overrides]).resolved()
-    Path(name).mkdir(exist_ok=True)
-    return Trainer(recipe, prepare(recipe), Path(name), resume=False)
+    return small_trainings.trainer(*OPTIONS, f"model.bayes={bayes}", *overrides, name=name)
 
 
 def train(*overrides: str, bayes: str | None = "{}", run: str = "runs/one") -> dict[str, Any]:
     given = () if bayes is None else (f"model.bayes={bayes}",)
-    return runs.train(runs.TrainRequest("tiny.yaml", (*OPTIONS, *given, *overrides), run=Path(run)))
+    return small_trainings.train(*OPTIONS, *given, *overrides, run=run)
 
 
 FULL = "{family: full, norms: true, words: true, kl_weight: 0.7, predict: {kind: samples}}"
@@ -57,7 +50,6 @@ def test_the_gradient_of_an_update_is_that_of_likelihood_and_divergence(bayes: s
     model, network = one.model, one.network
     batches = one.plan.batches(0)
     section = model.recipe.model.facts.variational
-    assert section is not None
     words = int((one.train_split.column("upos") >= 0).sum())
     network.train()
     given, left = [], []
@@ -78,7 +70,6 @@ def test_the_gradient_of_an_update_is_that_of_likelihood_and_divergence(bayes: s
     wanted = dict(zip(parameters, torch.autograd.grad(total, list(parameters.values())), strict=True))
     one._update(batches)
     for name, parameter in parameters.items():
-        assert parameter.grad is not None, name
         torch.testing.assert_close(parameter.grad, wanted[name], rtol=1e-4, atol=1e-6, msg=name)
 
 
@@ -143,10 +134,10 @@ def test_warm_up_of_the_divergence() -> None:
 def test_a_run_leaves_plain_names_and_posteriors() -> None:
     """`eval` of the means is that of a plain model with these weights, to the bit; the loss falls."""
     train("train.epochs=6")
-    lines = [json.loads(line) for line in Path("runs/one/metrics.jsonl").read_text("utf-8").splitlines()]
-    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    lines = metrics(split="train")
+    losses = [line["loss"] for line in lines]
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
-    assert all(line["kl"] > 0 and line["kl_weight"] == 0.1 for line in lines if line["split"] == "train")
+    assert all(line["kl"] > 0 and line["kl_weight"] == 0.1 for line in lines)
     tensors = load_file("runs/one/checkpoints/best/model.safetensors")
     posterior = {name.removeprefix(POSTERIOR) for name in tensors if name.startswith(POSTERIOR)}
     assert len(posterior) == MATRICES
@@ -211,11 +202,9 @@ def test_training_through_moments() -> None:
     for each in (one, other):
         each._update(each.plan.batches(0))
     for ours, theirs in zip(one.optimizer.parameters, other.optimizer.parameters, strict=True):
-        assert ours.grad is not None
         assert torch.equal(ours.grad, theirs.grad)
     train("train.epochs=6", bayes="{objective: moments, predict: {kind: mean}}", run="runs/moments")
-    lines = [json.loads(line) for line in Path("runs/moments/metrics.jsonl").read_text("utf-8").splitlines()]
-    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    losses = [line["loss"] for line in metrics("runs/moments", "train")]
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
 
 
@@ -230,7 +219,6 @@ def test_a_deviation_out_of_bounds_is_told(capsys: pytest.CaptureFixture[str]) -
     model = Model.load("runs/one")
     assert "log σ beyond its bounds counts as the bound: output.weight" in capsys.readouterr().err
     posterior = weights.posterior_of(model.network.output)
-    assert posterior is not None
     assert float(posterior.deviation().detach().max()) == pytest.approx(torch.tensor(2.0).exp().item())
 
 

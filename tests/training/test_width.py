@@ -196,7 +196,6 @@ def test_the_factors_are_those_of_the_page() -> None:
         section = {"labels": 64, "channels": 4, "base_width": 16, "base_rank": 8, "ternary_std": 0.1}
         section |= {"decomposition": {"kind": "rotary", "rank": 16}, **options}
         made = scales_of_field(read(SMALL, f"model={{kind: probabilistic, {json.dumps(section)[1:-1]}}}").model)
-        assert made is not None
         return made._asdict()
 
     n, r, f = 4.0, 2.0, 4.0

@@ -1,0 +1,29 @@
+"""Shared by tests that train in this process: a trainer that has not begun, a whole training, and its metrics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from probtrans_cli.commands import train as runs
+from probtrans_cli.data.corpus.prepared import prepare
+from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.training.loop import Trainer
+
+
+def trainer(*overrides: str, name: str = "run") -> Trainer:
+    recipe = load_recipe("tiny.yaml", overrides).resolved()
+    Path(name).mkdir(exist_ok=True)
+    return Trainer(recipe, prepare(recipe), Path(name), resume=False)
+
+
+def train(*overrides: str, run: str = "runs/one") -> dict[str, Any]:
+    """Train the recipe of the current folder to its end; returns the final scores."""
+    return runs.train(runs.TrainRequest("tiny.yaml", overrides, run=Path(run)))
+
+
+def metrics(run: str | Path = "runs/one", split: str | None = None) -> list[dict[str, Any]]:
+    """The lines of metrics of a run: of one split, or all."""
+    lines = [json.loads(line) for line in Path(run, "metrics.jsonl").read_text("utf-8").splitlines()]
+    return [line for line in lines if split in (None, line["split"])]
