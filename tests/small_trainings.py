@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+from support import environment
 
 from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
@@ -21,6 +24,14 @@ def trainer(*overrides: str, name: str = "run") -> Trainer:
 def train(*overrides: str, run: str = "runs/one") -> dict[str, Any]:
     """Train the recipe of the current folder to its end; returns the final scores."""
     return runs.train(runs.TrainRequest("tiny.yaml", overrides, run=Path(run)))
+
+
+def customize(folder: Path, program: str) -> dict[str, str]:
+    """Let Python run a program first wherever it starts with the variables that are returned."""
+    place = folder / "customized"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(program, "utf-8")
+    return {"PYTHONPATH": os.pathsep.join([str(place), environment()["PYTHONPATH"]])}
 
 
 def metrics(run: str | Path = "runs/one", split: str | None = None) -> list[dict[str, Any]]:

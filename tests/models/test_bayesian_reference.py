@@ -286,7 +286,7 @@ CASES = [pytest.param(case, marks=pytest.mark.slow if case[0] == 2 else ()) for 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_blocks_beside_monte_carlo(case: tuple[int, float, float]) -> None:
-    """``python -m tests.bench.moments`` has the other cases, and more draws. Covariances are positive definite."""
+    """Covariances are positive definite."""
     count, noise, spread = case
     x, blocks = reference_input(), [reference_block(number, noise) for number in range(count)]
     found = sampled(blocks, x, spread, 20_000)

@@ -154,19 +154,14 @@ def section_of(decomposition: dict[str, object], options: dict[str, object]) -> 
     return {"decomposition": decomposition, **near, **options}
 
 
-def run(script: str, sections: list[dict[str, object]]) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", script, json.dumps(sections)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert result.returncode == 0, result.stderr
-
-
-SLOW: dict[str, tuple[str, list[dict[str, object]]]] = {
+Case = tuple[str, list[dict[str, object]]]
+SLOW: dict[str, Case] = {
     # The model of the paper, forward and backward in training, at three sizes.
     "one graph": (COMPILED, [section_of({"kind": "uv", "rank": 2}, {"iterations": 1})]),
     # Used with one word and one sentence, too.
     "exported": (EXPORTED, [section_of(DECOMPOSITIONS[1], OPTIONS["all-dep"]), TRANSFORMERS[0]]),
 }
-EXHAUSTIVE: dict[str, tuple[str, list[dict[str, object]]]] = {
+EXHAUSTIVE: dict[str, Case] = {
     # In training, and no longer after it; with a root and global features, which drop, too.
     "dropout": (DROPPED, [{**section_of({"kind": "rotary", "rank": 4}, OPTIONS["own"]), "iterations": 1}]),
     "one graph, linear": (COMPILED, [{**section_of(DECOMPOSITIONS[1], {}), "messages": "linear"}]),
@@ -184,16 +179,17 @@ EXHAUSTIVE: dict[str, tuple[str, list[dict[str, object]]]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", SLOW)
-def test_graphs(case: str) -> None:
-    run(*SLOW[case])
+MARKED = [(SLOW, pytest.mark.slow), (EXHAUSTIVE, pytest.mark.exhaustive)]
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("case", EXHAUSTIVE)
-def test_every_graph(case: str) -> None:
-    run(*EXHAUSTIVE[case])
+@pytest.mark.parametrize(
+    ("script", "sections"),
+    [pytest.param(*case, marks=mark, id=name) for cases, mark in MARKED for name, case in cases.items()],
+)
+def test_graphs(script: str, sections: list[dict[str, object]]) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", script, json.dumps(sections)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stderr
 
 
 def half_precision_error(section: dict[str, object], messages: str = "fast", seed: int = 0) -> float:

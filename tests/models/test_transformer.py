@@ -254,10 +254,9 @@ def test_a_sentence_longer_than_its_positions_is_refused() -> None:
 def test_a_segment_type_that_there_is_not_is_refused() -> None:
     unary, mask = sentences([3, 2], labels=6)
     model = encoder(segments=2)
-    with pytest.raises(ValueError, match="segment type 2, but the model has 2, from 0"):
-        model(Words(unary, mask, segments=torch.tensor([[0, 1, 2], [0, 0, 0]])))
-    with pytest.raises(ValueError, match="segment type -1, but the model has 2, from 0"):
-        model(Words(unary, mask, segments=torch.tensor([[0, 1, -1], [0, 0, 0]])))
+    for kind in (2, -1):
+        with pytest.raises(ValueError, match=f"segment type {kind}, but the model has 2, from 0"):
+            model(Words(unary, mask, segments=torch.tensor([[0, 1, kind], [0, 0, 0]])))
 
 
 def test_wrong_sizes_are_refused() -> None:
@@ -297,16 +296,17 @@ def test_what_a_transformer_does_not_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(workplace(tmp_path))
-    command = ["train", "tiny.yaml", *OVERRIDES]
-    assert run([*command, "optim.ternary_penalty.weight=0.1"]) == 2
-    assert "a model of kind `transformer` has no ternary scores" in capfd.readouterr().err
-    assert run([*command, "eval.channel=2"]) == 2
-    assert "found 2, but the model has channels 0 to 1" in capfd.readouterr().err
-    assert run([*command, "model.positions={kind: absolute, rows: 2}"]) == 3
-    assert "positions" in capfd.readouterr().err
-    assert run([*command, "name=short", "train.steps=1"]) == 0
-    assert run(["eval", "runs/short", "--labels"]) == 2
-    assert "the words of this model of kind transformer have no latent labels" in capfd.readouterr().err
+    train = ["train", "tiny.yaml", *OVERRIDES]
+    assert run([*train, "name=short", "train.steps=1"]) == 0
+    for command, code, message in (
+        ([*train, "optim.ternary_penalty.weight=0.1"], 2, "a model of kind `transformer` has no ternary scores"),
+        ([*train, "eval.channel=2"], 2, "found 2, but the model has channels 0 to 1"),
+        ([*train, "model.positions={kind: absolute, rows: 2}"], 3, "positions"),
+        (["eval", "runs/short", "--labels"], 2, "words of this model of kind transformer have no latent labels"),
+    ):
+        capfd.readouterr()
+        assert run(command) == code
+        assert message in capfd.readouterr().err
 
 
 # --- sizes, and what weights start with -------------------------------------------------------------------------------

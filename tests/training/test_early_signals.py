@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from small_trainings import customize
 from support import COMMAND, Forks, environment, skip_if_ignored, workplace
 
 from probtrans_cli.__main__ import send_again
@@ -63,11 +64,9 @@ def folder(tmp_path: Path) -> Path:
 def stopped(folder: Path, where: str, *arguments: str, number: int = signal.SIGTERM) -> tuple[int, str]:
     """Send a signal to a command where it waits; its exit code, and the only thing that it says but for its log."""
     skip_if_ignored(number)
-    (folder / "slow").mkdir()
-    (folder / "slow/sitecustomize.py").write_text(SLOW.format(where=where), "utf-8")
-    path = os.pathsep.join([str(folder / "slow"), environment()["PYTHONPATH"]])
+    customized = customize(folder, SLOW.format(where=where))
     with subprocess.Popen(
-        [*COMMAND, "-q", *arguments], cwd=folder, env=environment(PYTHONPATH=path), text=True,
+        [*COMMAND, "-q", *arguments], cwd=folder, env=environment(**customized), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         deadline = time.monotonic() + 120
@@ -164,12 +163,8 @@ def test_a_training_of_two_processes(where: str, folder: Path, forks: Forks) -> 
 @pytest.mark.slow
 def test_a_process_that_is_just_being_started_is_ended(folder: Path) -> None:
     """The launcher of torch does not know it yet: it would go on, and nobody who reads the streams would see an end."""
-    (folder / "slow").mkdir()
-    (folder / "slow/sitecustomize.py").write_text(SIGNAL_AT_A_START, "utf-8")
-    path = os.pathsep.join([str(folder / "slow"), environment()["PYTHONPATH"]])
+    customized = environment(**customize(folder, SIGNAL_AT_A_START))
     command = [*COMMAND, "-q", "train", "tiny.yaml", *CHANGES, "--nproc", "2"]
-    ended = subprocess.run(
-        command, cwd=folder, env=environment(PYTHONPATH=path), capture_output=True, text=True, timeout=60
-    )
+    ended = subprocess.run(command, cwd=folder, env=customized, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 75
     assert ended.stderr.startswith("error: stopped by SIGTERM while preparing")

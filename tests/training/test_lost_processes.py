@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from several_processes import Held, place, ranks
+from small_trainings import customize
 from support import COMMAND, environment
 from test_resume import state
 
@@ -152,29 +153,24 @@ def by_hand(folder: Path, run: str, what: str, *more: str) -> Iterator[list[Job]
         job.process.kill()
 
 
-def test_a_process_that_hangs_is_named_with_what_it_does(folder: Path) -> None:
-    with by_hand(folder, "hangs", "time.sleep(1000)", "runtime.timeout=3") as jobs:
-        first, second = (job.end() for job in jobs)
-    assert (first.code, second.code) == (8, 8)
-    told = [line for line in (first.stderr + second.stderr).splitlines() if line.startswith("error")]
-    assert len(told) == 1
-    assert re.search(r"waited \d+ s for rank 1 of 2 \(process .*\), which is at: the batches of update 4", told[0])
+HANG = r"waited \d+ s for rank 1 of 2 \(process .*\), which is at: the batches of update 4"
 
 
 @pytest.mark.parametrize(
-    ("what", "code", "words"),
+    ("fault", "code", "message"),
     [
+        ("time.sleep(1000)", 8, HANG),
         ("raise MemoryError", 6, "rank 1 of 2: out of memory with a batch of "),
         ("from probtrans_cli.errors import DataError; raise DataError('no such tag')", 3, "rank 1 of 2: no such tag"),
     ],
 )
-def test_an_error_in_one_process_is_told_once(what: str, code: int, words: str, folder: Path) -> None:
-    with by_hand(folder, f"error-{code}", what) as jobs:
+def test_a_hang_or_an_error_in_one_process_is_told_once(fault: str, code: int, message: str, folder: Path) -> None:
+    with by_hand(folder, f"error-{code}", fault, *(["runtime.timeout=3"] if code == 8 else [])) as jobs:
         first, second = (job.end() for job in jobs)
     assert (first.code, second.code) == (code, code)
-    told = [line for line in (first.stderr + second.stderr).splitlines() if line.startswith("error")]
-    assert len(told) == 1
-    assert words in told[0]
+    errors = [line for line in (first.stderr + second.stderr).splitlines() if line.startswith("error")]
+    assert len(errors) == 1
+    assert re.search(message, errors[0])
     assert json.loads((jobs[0].run / "exit.json").read_text("utf-8"))["exit"] == code
 
 
@@ -191,10 +187,8 @@ Watch._publish = slowly
 
 def test_what_all_processes_find_the_first_one_tells(folder: Path) -> None:
     """Even a slow one: the others end after it, as the launcher ends all processes once one ends."""
-    (folder / "slow").mkdir()
-    (folder / "slow/sitecustomize.py").write_text(SLOW_TO_SPEAK, encoding="utf-8")
-    path = os.pathsep.join([str(folder / "slow"), environment()["PYTHONPATH"]])
-    ended = several(folder, "slowly", 2, "data.train=nowhere.conllu", PYTHONPATH=path).end()
+    customized = customize(folder, SLOW_TO_SPEAK)
+    ended = several(folder, "slowly", 2, "data.train=nowhere.conllu", **customized).end()
     assert ended.code == 3
     assert "nowhere.conllu" in one_message(ended)
     for nproc, change, words in ((8, "log.every_steps=1", "train.accumulate is 4"), (1, "train.every=3", "every")):

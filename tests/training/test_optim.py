@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -44,14 +45,12 @@ def test_cosine_and_constant() -> None:
 def test_what_decays(decayed: str, kept: bool) -> None:
     """Without a gradient decay alone moves a parameter."""
     network = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
-    before = {name: value.clone() for name, value in network.state_dict().items()}
     section = Optim.model_validate({"kind": "adamw", "lr": 0.1, "weight_decay": 0.5, "decayed": decayed})
     for parameter in network.parameters():
         nn.init.constant_(parameter, 1.0)
         parameter.grad = torch.zeros_like(parameter)
     optim.Optimizers(section, network).step()
     after = {name: float(value.min()) for name, value in network.state_dict().items()}
-    assert before.keys() == after.keys()
     assert after.pop("0.weight") == pytest.approx(0.95)
     assert list(after.values()) == pytest.approx([1.0 if kept else 0.95] * 3)
 
@@ -97,11 +96,11 @@ def loss_of(parameter: Tensor) -> Tensor:
     return ((parameter - target).cosh() - 1).mean() * 3
 
 
-def updated(parameter: Tensor, optimizer: IVON, draws: int) -> None:
+def update(parameter: Tensor, optimizer: IVON, loss: Callable[[Tensor], Tensor], draws: int = 1) -> None:
     optimizer.zero_grad()
     for _ in range(draws):
         optimizer.sample()
-        loss_of(parameter).backward()
+        loss(parameter).backward()
         optimizer.restore()
     optimizer.step()
 
@@ -115,7 +114,7 @@ def test_steps_are_the_lines_of_the_algorithm(draws: int, clip: float) -> None:
     optimizer = IVON([parameter], **OPTIONS, clip=clip)
     torch.manual_seed(1)
     for _ in range(5):
-        updated(parameter, optimizer, draws)
+        update(parameter, optimizer, loss_of, draws)
     torch.manual_seed(1)
     lam, delta, (b1, b2), h0 = 50.0, 0.02, (0.8, 0.95), 0.3
     means, hessians, momenta = start.flatten().tolist(), [h0] * 6, [0.0] * 6
@@ -150,11 +149,7 @@ def test_curvature_and_mean_of_a_parabola() -> None:
     )
     least = math.inf
     for _ in range(1000):
-        optimizer.zero_grad()
-        optimizer.sample()
-        (0.5 * a * parameter.square()).sum().backward()
-        optimizer.restore()
-        optimizer.step()
+        update(parameter, optimizer, lambda theta: (0.5 * a * theta.square()).sum())
         least = min(least, float((optimizer.state[parameter]["hessian"] + 1e-6).min()))
     assert least > 0
     assert float(optimizer.state[parameter]["hessian"].mean()) == pytest.approx(a, rel=0.03)
@@ -173,11 +168,7 @@ def test_the_precision_stays_positive(size: float) -> None:
         [parameter], lr=1e-3, effective_size=10.0, hessian_start=0.1, betas=(0.9, 0.9), prior_precision=1e-3
     )
     for _ in range(300):
-        optimizer.zero_grad()
-        optimizer.sample()
-        (parameter * size * torch.randn(500)).sum().backward()
-        optimizer.restore()
-        optimizer.step()
+        update(parameter, optimizer, lambda theta: (theta * size * torch.randn(500)).sum())
         assert float((optimizer.state[parameter]["hessian"] + 1e-3).min()) > 0
         assert torch.isfinite(optimizer.deviation(parameter)).all()
 
