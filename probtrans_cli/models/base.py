@@ -95,20 +95,26 @@ CUES = 9
 class Wants:
     """What a network computes; nothing else is computed.
 
-    ``words [b, w]`` or ``tokens [b, n]``: output scores of these, in row-major order; a word is read at its first
-    token. ``positions [m]``: of these words or tokens, counted through the padded batch, where they are known: to find
-    them, a computer waits for its GPU. ``places [b, k]``: instead, for graphs, whose shapes must not depend on values:
-    output scores of these positions of each sentence, or of `all`, as they stand: ``[b, k, o]``. ``sentence``: output
-    scores of every sentence. ``states``: the representations of all tokens, and of the sentence where there is one.
-    ``arcs``: head marginals after these iterations, counted from 1, ascending. ``tree_scores``: the same iterations,
-    where the scores are wanted whose trees have these marginals. ``fed_back [b, r, w]``: of an output
-    layer that fills row after row: labels that are told to the next row instead of those that it predicts; -1 =
-    predicted ones. ``ends``: such a layer may leave out rows once all sentences ended. ``parts``: of an output layer
-    with parts, those that are asked; None = all that give answers. ``moments``: of everything mean
-    and variance, where weights are uncertain (``models/bayesian/moments.py``); `kronecker`: with the covariances of
-    words, which the variance of a mean over words needs; `diagonal`: without. ``readout``: of a causal encoder,
-    representations of every word by the earlier ones alone. ``candidates [k]``: ids, ascending: of an output layer over
-    the vocabulary, scores of these entries alone.
+    Args:
+        words: ``[b, w]``, output scores of these words, in row-major order; a word is read at its first token.
+        tokens: ``[b, n]``, output scores of these tokens instead.
+        positions: ``[m]``, of these words or tokens, counted through the padded batch, where they are known: to find
+            them, a computer waits for its GPU.
+        places: ``[b, k]``, for graphs, whose shapes must not depend on values, instead of words and tokens: output
+            scores of these positions of each sentence, or of `all`, as they stand: ``[b, k, o]``.
+        sentence: output scores of every sentence.
+        states: the representations of all tokens, and of the sentence where there is one.
+        arcs: head marginals after these iterations, counted from 1, ascending.
+        tree_scores: after these iterations, the scores of trees whose marginals ``arcs`` are.
+        fed_back: ``[b, r, w]``, for an output layer that fills row after row: labels that are told to the next row
+            instead of those that it predicts; -1 = predicted ones.
+        ends: such a layer may leave out rows once all sentences ended.
+        parts: the parts of an output layer that are read; None = all that give answers.
+        moments: mean and variance of everything, where weights are uncertain (``models/bayesian/moments.py``);
+            `kronecker`: with the covariances of words, which the variance of a mean over words needs; `diagonal`:
+            without.
+        readout: representations of every word by the earlier ones alone, for a causal encoder.
+        candidates: ``[k]``, ascending ids, for an output layer over the vocabulary: scores of these entries alone.
     """
 
     words: Bool[Tensor, "b w"] | None = None

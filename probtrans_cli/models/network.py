@@ -85,14 +85,20 @@ class FeatureScores(nn.Module):
 class Network(nn.Module):
     """Unary scores (``S``; its padding row zero), encoder, output layer.
 
-    ``output`` makes the output layer for the encoder. ``feature_rows``: rows of ``R``, 0 = words have no features;
-    ``feature_window``, ``feature_rank``: see :class:`FeatureScores`;
-    ``entries`` has the features of the vocabulary's own entries, which a tied output reads. ``S`` is standard normal
-    where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``begins``: the ids of a sentence begin with
-    the word `<cls>`; else, where it represents the sentence, it is added in front, and nobody else sees it.
-    ``common``: how common every entry of the vocabulary is, for an encoder with a `head_bias`; ``order_cues``: the
-    columns of ``order``, what the order of words tells of every entry; 0 = nothing.
-    ``padding``, ``hidden``: ids of the vocabulary.
+    ``S`` starts standard normal where :class:`TiedOutput` reads it, otherwise as the encoder has it.
+
+    Args:
+        vocabulary: the number of its entries.
+        encoder: computes representations of words from their unary scores.
+        output: makes the output layer for the encoder.
+        feature_rows: rows of ``R``; 0 = words have no features.
+        feature_window, feature_rank: see :class:`FeatureScores`.
+        entries: the features of the vocabulary's own entries, which a tied output reads.
+        begins: the ids of a sentence begin with the word `<cls>`; else, where it represents the sentence, it is added
+            in front, and nobody else sees it.
+        common: how common every entry of the vocabulary is, for an encoder with a `head_bias`.
+        order_cues: the columns of ``order``, what the order of words tells of every entry; 0 = nothing.
+        padding, hidden: ids of the vocabulary.
     """
 
     entry_rows: Tensor | None

@@ -211,6 +211,7 @@ class TransformerEncoder(Encoder):
         """
         rows: Rows | None = None
         allowed: Tensor | None = None  # where all words may be attended to, which lets faster kernels serve
+        # Attention that is returned, or has scores of distances, needs a mask whatever the lengths are.
         bare = None if wanted or isinstance(self.section.positions, RelativePositions) else lengths
         if bare is not None and self.messages == "fused" and by is PLAIN and not self.section.causal:
             rows = Rows.of(bare, mask, self._serves_varlen(states))

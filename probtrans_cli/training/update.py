@@ -178,13 +178,14 @@ class Divergence:
                         parameter.grad = torch.zeros_like(parameter)
                     parameter.grad.add_(gradient, alpha=factor)
 
+    @torch.no_grad()
     def metrics(self, done: float) -> dict[str, float]:
         """Return ``kl``, KL / N in nats (to be compared with the loss), and ``kl_weight``, κ."""
         if self.section is None:
             return {}
-        with torch.no_grad():
-            kl = float(weights.divergence(self.network)) / self.units
-        return {"kl": kl, "kl_weight": self.weight(done)}
+        parts = [weights.kl(*tensor.posterior.of_kl(tensor.mean)) for tensor in weights.uncertain(self.network)]
+        kl = float(torch.stack(parts).sum()) if parts else 0.0
+        return {"kl": kl / self.units, "kl_weight": self.weight(done)}
 
 
 _DDP = signature(DistributedDataParallel).parameters

@@ -147,13 +147,6 @@ def take_as_prior(network: nn.Module) -> None:
             tensor.posterior.prior_mean.copy_(tensor.mean)
 
 
-@torch.no_grad()
-def divergence(network: nn.Module) -> Tensor:
-    """Return KL(q ‖ p) of all uncertain weights, in nats; 0 where all are certain."""
-    parts = [kl(*tensor.posterior.of_kl(tensor.mean)) for tensor in uncertain(network)]
-    return torch.stack(parts).sum() if parts else torch.zeros(())
-
-
 def outside_bounds(network: nn.Module) -> list[str]:
     """Return the names of tensors with a log σ that counts as its bound."""
     values = {tensor.name: tensor.posterior.log_sd for tensor in uncertain(network)}
