@@ -349,44 +349,48 @@ def semantic(**options: Any) -> Callable[[Any], SemanticOutput]:
     return lambda encoder: SemanticOutput(encoder.facts.width, [CLASSES], **options)
 
 
+def field() -> Network:
+    encoder = build({"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": 2})
+    return Network(VOCABULARY, encoder, lambda encoder: LinearOutput(encoder.facts.width, CLASSES)).eval()
+
+
+def with_uncertain_words(output: str) -> Network:
+    made = network(OUTPUTS[output][0])
+    make_uncertain(made.unary, "weight", Prior(0.0, 1.0), deviation=0.1)
+    return made
+
+
+def with_uncertain_biases() -> Network:
+    made = network(noise=0.0, bias="all")
+    make_uncertain(made.encoder.layers[0].widen, "bias", Prior(0.0, 1.0), deviation=0.1)  # type: ignore[index]
+    return made
+
+
 NETWORKS: list[tuple[str, Callable[[], Network]]] = [
     *((key, lambda key=key: network(**{key: True})) for key in ("share_layers", "tie_kv", "tie_qo")),
     ("Unruled", lambda: network(lambda encoder: Unruled(encoder.facts.width, CLASSES), noise=0.0)),
     ("SemanticOutput", lambda: network(semantic(attention=True))),
     ("SemanticOutput", lambda: network(semantic(attention=False, alone=[True] * (CLASSES - 1) + [False]))),
+    ("model.kind", field),
+    ("reads uncertain vectors", lambda: with_uncertain_words("tied")),
+    ("reads uncertain vectors", lambda: with_uncertain_words("bert")),
+    ("uncertain biases", with_uncertain_biases),
 ]
 
 
 @pytest.mark.parametrize(("key", "make"), NETWORKS)
-def test_options_and_output_layers_without_a_rule_are_refused(key: str, make: Callable[[], Network]) -> None:
+def test_networks_without_a_rule_are_refused(key: str, make: Callable[[], Network]) -> None:
     refused(make(), key)
-
-
-def test_encoders_without_a_rule_are_refused() -> None:
-    encoder = build({"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": 2})
-    made = Network(VOCABULARY, encoder, lambda encoder: LinearOutput(encoder.facts.width, CLASSES))
-    refused(made.eval(), "model.kind")
-
-
-@pytest.mark.parametrize("output", ["tied", "bert"])
-def test_outputs_that_read_uncertain_words_are_refused(output: str) -> None:
-    made = network(OUTPUTS[output][0])
-    make_uncertain(made.unary, "weight", Prior(0.0, 1.0), deviation=0.1)
-    refused(made, "reads uncertain vectors")
 
 
 @pytest.mark.parametrize(
     ("part", "module"), [("widen", Wide(8, 12)), ("activation", nn.SiLU()), ("norm", nn.RMSNorm(8))]
 )
-def test_modules_from_outside_and_uncertain_biases_are_refused(part: str, module: nn.Module) -> None:
+def test_modules_from_outside_are_refused(part: str, module: nn.Module) -> None:
     made = network(noise=0.0, bias="all")
     layer: Any = made.encoder.layers[1]  # type: ignore[index]
     setattr(layer, part, module.double())
     refused(made, type(module).__name__)
-    made = network(noise=0.0, bias="all")
-    layer = made.encoder.layers[0]  # type: ignore[index]
-    make_uncertain(layer.widen, "bias", Prior(0.0, 1.0), deviation=0.1)
-    refused(made, "uncertain biases")
 
 
 @pytest.mark.parametrize("option", ["dropout", "attention_dropout", "embedding_dropout"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants, Words
+from probtrans_cli.models.base import Encoded, Encoder, Inputs, Outputs, Wants, Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, Sentence, SentenceOutput
 from probtrans_cli.recipe.training import Optim
@@ -66,13 +67,15 @@ def asked(made: Network, given: Inputs, **wants: Any) -> Outputs:
     return found
 
 
-def by_hand(made: Network, ids: Tensor, first: list[int]) -> tuple[Tensor, Tensor]:
-    """States ``[w, d]`` and arcs ``[t, c, w, m]`` of the words of one sentence: one encoder, W, the other encoder."""
-    stack = made.encoder
-    below = stack.lower(Words(made.unary.weight[ids][None], torch.ones(1, len(ids), dtype=torch.bool))).states[0]
-    scores = torch.stack([stack.projection.weight @ below[position] for position in first])
-    found = stack.upper(Words(scores[None], torch.ones(1, len(first), dtype=torch.bool)), arcs=(1, 2))
-    return found.states[0], found.arcs[0]
+def by_hand(made: Network, given: Inputs, b: int, first: Sequence[int], start: Tensor | None = None) -> Encoded:
+    """The words of sentence ``b`` alone, behind a vector ``start``: one encoder, W, the other encoder."""
+    stack: Any = made.encoder
+    vectors = made.unary.weight[given.ids[b, : LENGTHS[b]]]
+    vectors = vectors if start is None else torch.cat([start, vectors])
+    below = stack.lower(Words(vectors[None], torch.ones(1, len(vectors), dtype=torch.bool))).states
+    scores = below[:, list(first)] @ stack.projection.weight.T
+    encoded: Encoded = stack.upper(Words(scores, torch.ones(1, len(first), dtype=torch.bool)), arcs=(1, 2))
+    return encoded
 
 
 @BOTH
@@ -82,7 +85,8 @@ def test_states_and_arcs_of_words_are_those_of_one_encoder_after_the_other(upper
     alone = made(given, Wants(arcs=(1, 2))).arcs
     n = given.mask.shape[1]
     for b, first in enumerate(FIRST):
-        states, arcs = by_hand(made, given.ids[b, : LENGTHS[b]], list(first))
+        encoded = by_hand(made, given, b, first)
+        states, arcs = encoded.states[0], encoded.arcs[0]
         for k, position in enumerate(first):
             torch.testing.assert_close(found.states[b, position], states[k], **NEAR)
             for j, other in enumerate(first):
@@ -127,13 +131,9 @@ def test_scores_of_some_tokens_are_those_of_all_states(upper: str) -> None:
 def test_a_sentence_is_that_of_the_upper_encoder(upper: str, sentence: Sentence) -> None:
     """The mean is that of words, not of tokens."""
     made, given = network(upper, sentence), inputs()
-    stack: Any = made.encoder
     found = made(given, Wants(sentence=True)).scores["sentence"]
     for b, first in enumerate(FIRST):
-        ids = given.ids[b, : LENGTHS[b]]
-        below = stack.lower(Words(made.unary.weight[ids][None], torch.ones(1, len(ids), dtype=torch.bool))).states
-        scores = below[:, list(first)] @ stack.projection.weight.T
-        encoded = stack.upper(Words(scores, torch.ones(1, len(first), dtype=torch.bool)))
+        encoded = by_hand(made, given, b, first)
         vector = encoded.sentence[0] if sentence == "root" else encoded.states[0].mean(0)
         torch.testing.assert_close(found[b], made.output(vector), **NEAR)
 
@@ -141,16 +141,10 @@ def test_a_sentence_is_that_of_the_upper_encoder(upper: str, sentence: Sentence)
 @pytest.mark.parametrize("begins", [True, False], ids=["of the vocabulary", "of its own"])
 def test_the_token_that_stands_for_the_sentence_is_a_word_of_the_upper_encoder(begins: bool) -> None:
     made, given = network("field", "cls", begins=begins), inputs()
-    stack: Any = made.encoder
     found = asked(made, given, sentence=True)
     for b, first in enumerate(FIRST):
-        vectors = made.unary.weight[given.ids[b, : LENGTHS[b]]]
-        if not begins:
-            vectors = torch.cat([made.start, vectors])
         read = [0, *(position + (not begins) for position in first)]
-        below = stack.lower(Words(vectors[None], torch.ones(1, len(vectors), dtype=torch.bool))).states
-        scores = below[:, read] @ stack.projection.weight.T
-        states = stack.upper(Words(scores, torch.ones(1, len(read), dtype=torch.bool))).states[0]
+        states = by_hand(made, given, b, read, None if begins else made.start).states[0]
         torch.testing.assert_close(found.scores["sentence"][b], made.output(states[0]), **NEAR)
         torch.testing.assert_close(found.states[b, list(first)], states[1:], **NEAR)
 

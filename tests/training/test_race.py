@@ -23,7 +23,6 @@ from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
 from probtrans_cli.training.watch import StopRequest
 
-TURNS = 1
 ENDLESS = ("train.epochs=1000000", "save.every_steps=1")
 
 
@@ -78,27 +77,23 @@ def assert_whole(run: Path, seed: int) -> None:
 
 @pytest.mark.slow
 def test_of_two_trainings_at_once_one_goes_on(servers: list[Forks], places: list[Path]) -> None:
-    for turn in range(TURNS):
-        run = places[0].parent / f"runs/turn{turn}"
-        order = [0, 1] if turn % 2 else [1, 0]
-        for place in places:
-            (place / "stderr").unlink(missing_ok=True)
-        processes = {}
-        for one in order:
-            arguments = ["train", "tiny.yaml", *ENDLESS, f"seed={one + 5}", "--run", str(run)]
-            processes[one] = servers[one].start(arguments, places[one])
-        said = [place / "stderr" for place in places]
-        until(lambda said=said: any(path.exists() and "is in use by" in path.read_text("utf-8") for path in said))
-        (loser,) = [one for one in order if "is in use by" in said[one].read_text("utf-8")]
-        winner = 1 - loser
-        ended = servers[loser].wait(places[loser])
-        assert ended.code == 2, ended.stderr
-        assert f"{run} is in use by process {processes[winner]} on {socket.gethostname()}" in ended.stderr
-        assert "--run DIR" in ended.stderr
-        assert (ended.stdout, "Traceback" in ended.stderr) == ("", False)
-        ended = stopped(servers[winner], processes[winner], places[winner], run)
-        assert ended.code == 75, ended.stderr
-        assert_whole(run, winner + 5)
+    run = places[0].parent / "runs/both"
+    processes = []
+    for number, (server, place) in enumerate(zip(servers, places, strict=True)):
+        arguments = ["train", "tiny.yaml", *ENDLESS, f"seed={number + 5}", "--run", str(run)]
+        processes.append(server.start(arguments, place))
+    errors = [place / "stderr" for place in places]
+    until(lambda: any(path.exists() and "is in use by" in path.read_text("utf-8") for path in errors))
+    (loser,) = [number for number, path in enumerate(errors) if "is in use by" in path.read_text("utf-8")]
+    winner = 1 - loser
+    ended = servers[loser].wait(places[loser])
+    assert ended.code == 2, ended.stderr
+    assert f"{run} is in use by process {processes[winner]} on {socket.gethostname()}" in ended.stderr
+    assert "--run DIR" in ended.stderr
+    assert (ended.stdout, "Traceback" in ended.stderr) == ("", False)
+    ended = stopped(servers[winner], processes[winner], places[winner], run)
+    assert ended.code == 75, ended.stderr
+    assert_whole(run, winner + 5)
 
 
 def test_nothing_is_done_to_a_live_run(

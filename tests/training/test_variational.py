@@ -158,6 +158,9 @@ def test_a_run_leaves_plain_names_and_posteriors() -> None:
 
 def test_weights_from_a_plain_run_and_back(capsys: pytest.CaptureFixture[str]) -> None:
     train("train.epochs=1", bayes=None, run="runs/plain")
+    report = start_from(trainer(bayes="{predict: {kind: mean}}").model, "runs/plain")
+    assert not report.missing
+    assert not any(name.startswith(POSTERIOR) for name in report.loaded)
     capsys.readouterr()
     prior = "{prior: {kind: start, std: 0.5}, predict: {kind: mean}}"
     train("train.epochs=1", "model.init_from=runs/plain", bayes=prior, run="runs/bayes")
@@ -247,11 +250,3 @@ def test_faults_name_their_key() -> None:
         if "no rule" in message or "samples" in message:
             rest = [override for override in overrides if "objective" not in override]
             load_recipe("tiny.yaml", [*OPTIONS, "model.bayes={predict: {kind: samples}}", *rest])
-
-
-def test_start_from_needs_no_deviations_there() -> None:
-    train("train.epochs=1", bayes=None, run="runs/plain")
-    one = trainer(bayes="{predict: {kind: mean}}")
-    found = start_from(one.model, "runs/plain")
-    assert not found.missing
-    assert not any(name.startswith(POSTERIOR) for name in found.loaded)
