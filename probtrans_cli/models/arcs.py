@@ -55,8 +55,8 @@ class ArcOutput(OutputLayer, nn.Module):
         """Return the scores by name, very low ones for pairs that are not ``allowed``."""
 
     def read(self, view: View) -> Mapping[str, Tensor]:
-        assert view.words is not None, "the task asks for words"
-        allowed = allowed_arcs(view.words, self.relations)
+        assert view.wants.words is not None, "the task asks for words"
+        allowed = allowed_arcs(view.wants.words, self.relations)
         return {name: values.flatten(2) for name, values in self.scores(view, allowed).items()}
 
 

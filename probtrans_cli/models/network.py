@@ -193,19 +193,7 @@ class Network(nn.Module):
                 tokens = inputs.tokens_of(wants.words)
             by = PLAIN if wants.moments is None else MOMENTS
             encoded = self._encode(words, inputs, wants, tokens, by)
-            view = View(
-                encoded,
-                tokens,
-                wants.words,
-                self._table,
-                inputs,
-                by,
-                positions=wants.positions,
-                places=wants.places,
-                parts=wants.parts,
-                unary=unary,
-                candidates=wants.candidates,
-            )
+            view = View(inputs, wants, self._table, encoded, tokens, by, unary=unary)
             scores = self.output.read(view) if wants.scores else {}
         states = encoded.states if wants.states else None
         sentence = encoded.sentence if wants.states or wants.sentence else None
@@ -235,8 +223,7 @@ class Network(nn.Module):
                 states, arcs = reading.states, reading.arcs
             return reading.states
 
-        view = View(None, None, wants.words, self._table, inputs, again=again, fed_back=wants.fed_back, ends=wants.ends)
-        scores = self.output.read(view)
+        scores = self.output.read(View(inputs, wants, self._table, again=again))
         return Outputs(
             scores=scores,
             states=states if wants.states else None,
@@ -252,8 +239,8 @@ class Network(nn.Module):
         assert readout is not None, "the task says how"
         states = self.encoder.foretell(texts, memory, self._with_prior(readout))
         every = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-        inputs = Inputs(ids=every.long(), mask=every)
-        scores: Tensor = self.output.read(View(Encoded(states), every, None, self._table, inputs))["words"]
+        view = View(Inputs(ids=every.long(), mask=every), Wants(tokens=every), self._table, Encoded(states), every)
+        scores: Tensor = self.output.read(view)["words"]
         return scores
 
     def _with_prior(self, readout: Readout) -> Readout:

@@ -29,7 +29,7 @@ from torch.nn import functional
 
 from probtrans_cli.models import arithmetic
 from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Linear, Values
-from probtrans_cli.models.base import Encoded, Encoder, Inputs
+from probtrans_cli.models.base import Encoded, Encoder, Inputs, Wants
 from probtrans_cli.models.bayesian.moments import State, linear
 from probtrans_cli.models.bayesian.propagation import variance_of
 from probtrans_cli.models.transformer import ACTIVATIONS
@@ -44,32 +44,24 @@ class View:
     """What an output layer may read of a batch.
 
     Args:
-        encoded: by the encoder; None for layers with ``steps``.
-        tokens: ``[b, n]``, where scores are wanted.
-        words: ``[b, w]``, the words that these stand for, if words are wanted.
-        table: returns ``S_w(a)`` of every entry of the vocabulary.
         inputs: the batch.
+        wants: what is wanted of it. With ``places``, representations are not rows ``[m, d]`` but ``[b, k, d]``.
+        table: returns ``S_w(a)`` of every entry of the vocabulary.
+        encoded: by the encoder; None for layers with ``steps``.
+        tokens: ``[b, n]``, where scores are wanted: of words, their first tokens.
         by: what to compute with. Representations are tensors, or each a :class:`State` where moments are wanted.
         again: reads the sentences once more, with this bias of each token, for layers with ``steps``.
-        positions, fed_back, ends, parts, candidates: see :class:`Wants`.
-        places: see :class:`Wants`; representations are then not rows ``[m, d]`` but ``[b, k, d]``.
         unary: the unary scores of the tokens; None for layers with ``steps``.
     """
 
-    encoded: Encoded | None
-    tokens: Bool[Tensor, "b n"] | None
-    words: Bool[Tensor, "b w"] | None
-    table: Callable[[], Float[Tensor, "v d"]]
     inputs: Inputs
+    wants: Wants
+    table: Callable[[], Float[Tensor, "v d"]]
+    encoded: Encoded | None = None
+    tokens: Bool[Tensor, "b n"] | None = None
     by: Arithmetic = PLAIN
     again: Callable[[Tensor | None], Float[Tensor, "b n d"]] | None = None
-    positions: Int[Tensor, " m"] | None = None
-    fed_back: Int[Tensor, "b r w"] | None = None
-    ends: bool = False
-    places: Int[Tensor, "b k"] | Literal["all"] | None = None
-    parts: Collection[str] | None = None
     unary: Float[Tensor, "b n d"] | None = None
-    candidates: Int[Tensor, " k"] | None = None
 
     @property
     def alone(self) -> Float[Tensor, "*m d"]:
@@ -84,19 +76,19 @@ class View:
         return self._where_wanted(self.encoded.states)
 
     def _where_wanted(self, values: Values) -> Values:
-        if self.places is not None:
+        places, positions, first = self.wants.places, self.wants.positions, self.inputs.first
+        if places is not None:
             assert isinstance(values, Tensor), "moments have no graph"
-            if isinstance(self.places, str):
+            if isinstance(places, str):
                 return values
             b, n, d = values.shape
-            row = (torch.arange(b, device=values.device) * n)[:, None] + self.places  # one look-up of rows
+            row = (torch.arange(b, device=values.device) * n)[:, None] + places  # one look-up of rows
             return values.flatten(0, 1).index_select(0, row.flatten()).view(*row.shape, d)
         assert self.tokens is not None, "the task wants scores of words"
         by = PLAIN if isinstance(values, Tensor) else self.by
-        positions, first = self.positions, self.inputs.first
         if positions is None:
             return by.select(values, self.tokens)
-        if self.words is not None and first is not None:  # from positions of words to those of their first tokens
+        if self.wants.words is not None and first is not None:  # from positions of words to those of their first tokens
             in_batch = positions // first.shape[1] * self.inputs.ids.shape[1]
             positions = in_batch + first.flatten().index_select(0, positions)
         return by.select(values, positions)
@@ -104,8 +96,9 @@ class View:
     @property
     def _word_positions(self) -> Int[Tensor, " m"]:
         """The positions of the wanted words, counted through the padded batch."""
-        assert self.words is not None, "the task asks for words"
-        return self.words.flatten().nonzero()[:, 0] if self.positions is None else self.positions
+        words, positions = self.wants.words, self.wants.positions
+        assert words is not None, "the task asks for words"
+        return words.flatten().nonzero()[:, 0] if positions is None else positions
 
     @property
     def sentence(self) -> Values:
@@ -116,14 +109,17 @@ class View:
 
     def in_sentences(self, rows: Float[Tensor, "*m d"]) -> Float[Tensor, "b w d"]:
         """Return rows of wanted words sentence by sentence, zero where there is no word."""
-        if self.places is not None:
+        words = self.wants.words
+        if self.wants.places is not None:
             return rows
-        assert self.words is not None, "the task asks for words"
-        empty = rows.new_zeros(self.words.numel(), rows.shape[-1])
-        return empty.index_copy(0, self._word_positions, rows).view(*self.words.shape, -1)
+        assert words is not None, "the task asks for words"
+        empty = rows.new_zeros(words.numel(), rows.shape[-1])
+        return empty.index_copy(0, self._word_positions, rows).view(*words.shape, -1)
 
     def in_rows(self, values: Float[Tensor, "b w d"]) -> Float[Tensor, "*m d"]:
-        return values if self.places is not None else values.flatten(0, 1).index_select(0, self._word_positions)
+        if self.wants.places is not None:
+            return values
+        return values.flatten(0, 1).index_select(0, self._word_positions)
 
 
 class OutputLayer(ABC):
@@ -221,7 +217,8 @@ class WordOutput(LinearOutput):
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return super().read(view) if view.candidates is None else {"words": self(view.states, view.candidates)}
+        candidates = view.wants.candidates
+        return super().read(view) if candidates is None else {"words": self(view.states, candidates)}
 
     def forward(self, states: Float[Tensor, "*m d"], candidates: Int[Tensor, " k"] | None = None) -> Tensor:
         bias = _rows(self.bias + self.impossible, candidates)
@@ -237,7 +234,7 @@ class TableOutput(OutputLayer, nn.Module):
     reads_table = True
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": self(view.states, view.table(), view.by, view.candidates)}
+        return {"words": self(view.states, view.table(), view.by, view.wants.candidates)}
 
 
 class TiedOutput(TableOutput):
@@ -419,7 +416,7 @@ class SeveralOutputs(OutputLayer, nn.Module):
         layer.decide(choice)
 
     def read(self, view: View) -> Mapping[str, Values]:
-        wanted = self.answering if view.parts is None else view.parts
+        wanted = self.answering if view.wants.parts is None else view.wants.parts
         layers: dict[str, Any] = {name: layer for name, layer in self.named_children() if name in wanted}
         return {
             self._named(name, key): scores for name, layer in layers.items() for key, scores in layer.read(view).items()

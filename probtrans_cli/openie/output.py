@@ -93,8 +93,8 @@ class GridOutput(OutputLayer, nn.Module):
 
     def read(self, view: View) -> Mapping[str, Tensor]:
         assert view.again is not None, "the network begins a reading for it"
-        assert view.words is not None, "the task wants scores of words"
-        words, rows = view.words, list[Tensor]()
+        words, fed_back, rows = view.wants.words, view.wants.fed_back, list[Tensor]()
+        assert words is not None, "the task wants scores of words"
         labels: Tensor | None = None
         open_ = words.any(1)
         for row in range(self.rows):
@@ -107,9 +107,9 @@ class GridOutput(OutputLayer, nn.Module):
             rows.append(scores)
             # The next row hears of these labels, or of those that are fed back in their place.
             labels = predicted = scores.detach().argmax(-1)
-            if view.fed_back is not None:
-                labels = torch.where(view.fed_back[:, row] < 0, predicted, view.fed_back[:, row])
-            if view.ends and row + 1 < self.rows:
+            if fed_back is not None:
+                labels = torch.where(fed_back[:, row] < 0, predicted, fed_back[:, row])
+            if view.wants.ends and row + 1 < self.rows:
                 for label in ENDS_WITHOUT:
                     open_ = open_ & ((predicted == label) & words).any(1)
                 if not bool(open_.any()):  # all sentences have ended: the rest of the rows are surely empty

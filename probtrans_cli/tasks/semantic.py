@@ -56,7 +56,7 @@ class SemanticOutput(OutputLayer, nn.Module):
 
     def read(self, view: View) -> Mapping[str, Values]:
         """Return ``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
-        states, words = view.states, view.words
+        states, words = view.states, view.wants.words
         labels = view.by(self.labels, states)
         if self.of_words is not None:
             labels = torch.where(self.of_words, self.labels(view.alone), labels)

@@ -13,7 +13,7 @@ from oracle import single_root_trees
 from small_models import encoder
 
 from probtrans_cli.models.arcs import BiaffineOutput, HeadOutput, allowed_arcs, arc_loss, head_probabilities
-from probtrans_cli.models.base import Inputs, Words
+from probtrans_cli.models.base import Encoded, Inputs, Wants, Words
 from probtrans_cli.models.outputs import View
 from probtrans_cli.trees.decode import decode
 
@@ -160,7 +160,7 @@ def test_biaffine_scores_are_those_of_loops() -> None:
     states = torch.randn(2, 3, 5, dtype=torch.float64)
     allowed = allowed_arcs(words, 3)
     inputs = Inputs(ids=torch.zeros(2, 3, dtype=torch.int64), mask=words)
-    view = Plain(states, words, inputs)
+    view = View(inputs, Wants(words=words), lambda: states, Encoded(states), words)
     found = layer.scores(view, allowed)["arcs"]
 
     def vector(linear: torch.nn.Linear, state: torch.Tensor) -> torch.Tensor:
@@ -179,17 +179,6 @@ def test_biaffine_scores_are_those_of_loops() -> None:
                     assert float(found[b, i, c, j]) == pytest.approx(float(arc + value), abs=1e-12)
 
 
-class Plain(View):
-    """States of words, as a layer reads them."""
-
-    def __init__(self, states: torch.Tensor, words: torch.Tensor, inputs: Inputs) -> None:
-        super().__init__(encoded=None, tokens=words, words=words, table=lambda: states, inputs=inputs, unary=states)
-
-    @property
-    def states(self) -> torch.Tensor:
-        return self.alone
-
-
 @pytest.mark.parametrize("messages", ["plain", "fast"])
 @pytest.mark.parametrize("options", [{}, {"heads": "tree"}], ids=["independent", "tree"])
 def test_scores_of_heads_are_what_the_heads_are_made_of(messages: str, options: dict[str, Any]) -> None:
@@ -203,8 +192,7 @@ def test_scores_of_heads_are_what_the_heads_are_made_of(messages: str, options: 
 
     encoded = model(Words(unary, words), arcs=True)
     inputs = Inputs(ids=torch.zeros(3, 4, dtype=torch.int64), mask=words)
-    view = View(encoded=encoded, tokens=words, words=words, table=lambda: unary, inputs=inputs, unary=unary)
-    scores = layer.read(view)
+    scores = layer.read(View(inputs, Wants(words=words), lambda: unary, encoded, words))
     assert scores.keys() == {"arcs", "arcs 1", "arcs 2"}
     for t, name in enumerate(("arcs 1", "arcs 2", "arcs")):
         heads = head_probabilities(scores[name].view(3, 4, 3, 5), words, tree="heads" in options)

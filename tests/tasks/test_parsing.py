@@ -461,9 +461,8 @@ def test_a_bundle_has_the_sum_of_the_scores_of_its_features() -> None:
     bundles = ["_", "Case=Nom|Number=Sing", "Case=Acc|Number[psor]=Plur,Sing", "Case=Nom"]
     layer, states = FeatureOutput(5, bundles), torch.randn(3, 5)
     every = torch.ones(1, 3, dtype=torch.bool)
-    scores = layer.read(
-        View(Encoded(states[None]), every, every, lambda: states, Inputs(ids=every.long(), mask=every))
-    )["words"]
+    inputs = Inputs(ids=every.long(), mask=every)
+    scores = layer.read(View(inputs, Wants(words=every), lambda: states, Encoded(states[None]), every))["words"]
     assert layer.values == ["Case=", "Case=Acc", "Case=Nom", "Number=", "Number=Sing", "Number[psor]=",
                             "Number[psor]=Plur,Sing"]  # fmt: skip
     of_bundles = [(0, 3, 5), (2, 4, 5), (1, 3, 6), (2, 3, 5)]
