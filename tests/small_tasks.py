@@ -18,7 +18,7 @@ from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.models.base import Encoder, Features, Inputs, Outputs, Wants, chosen_iterations
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import LinearOutput
+from probtrans_cli.models.outputs import LinearOutput, Sentence, SentenceOutput
 from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.tasks.base import Evaluation, Task, Term
 from probtrans_cli.tasks.batch import Batch, collate
@@ -26,8 +26,32 @@ from probtrans_cli.tasks.batch import Batch, collate
 CPU = torch.device("cpu")
 
 
-def linear(outputs: int) -> Callable[[Encoder], LinearOutput]:
-    return lambda encoder: LinearOutput(encoder.facts.width, outputs)
+def linear(outputs: int, sentence: Sentence | None = None) -> Callable[[Encoder], LinearOutput | SentenceOutput]:
+    """Makes a linear output layer of words, or of sentences by what represents them."""
+
+    def make(encoder: Encoder) -> LinearOutput | SentenceOutput:
+        if sentence is None:
+            return LinearOutput(encoder.facts.width, outputs)
+        width = encoder.facts.sentence_width if sentence == "root" else encoder.facts.width
+        return SentenceOutput(width, outputs, sentence)
+
+    return make
+
+
+def randomized(network: Network) -> Network:
+    """The network in float64 and eval mode; every parameter is N(0, 1/4)."""
+    for parameter in network.double().parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return network.eval()
+
+
+def random_inputs(network: Network, lengths: tuple[int, ...] = (6, 1, 4), seed: int = 1) -> Inputs:
+    """Random words; ids on padding are those of words, too."""
+    generator = torch.Generator().manual_seed(seed)
+    size = (len(lengths), max(lengths))
+    ids = torch.randint(3, network.unary.num_embeddings, size, generator=generator)
+    segments = torch.randint(0, 2, size, generator=generator) if network.encoder.facts.segment_types else None
+    return Inputs(ids=ids, mask=torch.arange(size[1]) < torch.tensor(lengths)[:, None], segments=segments)
 
 
 def evaluation(words: int = 200) -> Evaluation:

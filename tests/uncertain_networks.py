@@ -9,7 +9,7 @@ from random_transformers import make_random
 from torch import nn
 
 from probtrans_cli.models import build
-from probtrans_cli.models.base import Encoder, Inputs
+from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import BertWordOutput, LinearOutput, TiedLinear, WordOutput
 from probtrans_cli.tasks.semantic import SemanticOutput
@@ -40,14 +40,6 @@ def network(output: Any = None, *, noise: float = 0.2, sentence: Any = None, **o
     if noise:
         make_random(made, noise, torch.Generator().manual_seed(1))
     return made
-
-
-def inputs(made: Network, lengths: tuple[int, ...] = (6, 1, 4)) -> Inputs:
-    generator = torch.Generator().manual_seed(1)
-    size = (len(lengths), max(lengths))
-    segments = torch.randint(0, 2, size, generator=generator) if made.encoder.facts.segment_types else None
-    ids = torch.randint(3, VOCABULARY, size, generator=generator)
-    return Inputs(ids=ids, mask=torch.arange(size[1]) < torch.tensor(lengths)[:, None], segments=segments)
 
 
 OUTPUTS: dict[str, tuple[Any, str]] = {

@@ -214,17 +214,15 @@ RULES: dict[str, Callable[[State], State]] = {
 }
 
 
+def parts_of(values: State) -> tuple[Tensor, ...]:
+    return tuple(part for part in (values.mean, values.variance, values.shared) if part is not None)
+
+
 @STATES
 @pytest.mark.parametrize("rule", RULES)
 def test_gradients(rule: str, shared: bool) -> None:
-    given = state(shared=shared)
-    parts = [one.clone().requires_grad_() for one in (given.mean, given.variance, given.shared) if one is not None]
-
-    def outputs(*given: Tensor) -> tuple[Tensor, ...]:
-        found = RULES[rule](State(*given))
-        return tuple(one for one in (found.mean, found.variance, found.shared) if one is not None)
-
-    assert torch.autograd.gradcheck(outputs, parts, fast_mode=True)
+    parts = [part.clone().requires_grad_() for part in parts_of(state(shared=shared))]
+    assert torch.autograd.gradcheck(lambda *given: parts_of(RULES[rule](State(*given))), parts, fast_mode=True)
 
 
 @STATES
@@ -237,7 +235,7 @@ def test_gradients_of_weights(name: str, shared: bool) -> None:
             found = moments.linear(given, weight, of_weight, BIAS)
         else:
             found, _ = moments.attention(given, weight, of_weight, BIAS, HEADS)
-        return tuple(one for one in (found.mean, found.variance, found.shared) if one is not None)
+        return parts_of(found)
 
     inputs = [WEIGHT.clone().requires_grad_(), OF_ROWS.clone().requires_grad_()]
     assert torch.autograd.gradcheck(outputs, inputs, fast_mode=True)
@@ -369,17 +367,16 @@ def test_attention_in_loops(shared: bool, terms: str, monkeypatch: pytest.Monkey
     if word_by_word:
         monkeypatch.setattr("probtrans_cli.models.bayesian.attention._AT_ONCE", 1)
     given = state(shared=shared)
-    weight, of_weight, bias = 0.3 * normal(12, D, seed=7), 0.1 * positive(12, seed=8), normal(12, seed=9)
     vectors = distances(*terms.split()) if terms else None
-    found, expected = moments.attention(given, weight, of_weight, bias, HEADS, distances=vectors)
-    mean, variance, total = attention_in_loops(given, weight, of_weight, bias, vectors)
+    found, expected = moments.attention(given, WEIGHT, OF_ROWS, BIAS, HEADS, distances=vectors)
+    mean, variance, total = attention_in_loops(given, WEIGHT, OF_ROWS, BIAS, vectors)
     torch.testing.assert_close(found.mean, mean, **NEAR)
     torch.testing.assert_close(found.variance, variance, **NEAR)
     torch.testing.assert_close(expected.sum(-1), torch.ones(HEADS, N), **NEAR)
     if shared:
         torch.testing.assert_close(found.shared, total, **NEAR)
         assert_shared_has_the_variances(found)
-        alone, _ = moments.attention(given, weight, of_weight, bias, HEADS, distances=vectors, keeps_shared=False)
+        alone, _ = moments.attention(given, WEIGHT, OF_ROWS, BIAS, HEADS, distances=vectors, keeps_shared=False)
         assert alone.shared is None
         torch.testing.assert_close(alone.variance, variance, **NEAR)
 
@@ -388,11 +385,10 @@ def test_attention_in_loops(shared: bool, terms: str, monkeypatch: pytest.Monkey
 def test_distances_of_no_length_change_nothing(shared: bool) -> None:
     """The two ways to compute it are one."""
     given = state(shared=shared)
-    weight, of_weight, bias = 0.3 * normal(12, D, seed=7), 0.1 * positive(12, seed=8), normal(12, seed=9)
     mask = torch.arange(N) < N - 1
     nothing = moments.Distances(None, torch.zeros(N, N, 2), None)
-    wanted, attention = moments.attention(given, weight, of_weight, bias, HEADS, mask=mask)
-    found, same = moments.attention(given, weight, of_weight, bias, HEADS, mask=mask, distances=nothing)
+    wanted, attention = moments.attention(given, WEIGHT, OF_ROWS, BIAS, HEADS, mask=mask)
+    found, same = moments.attention(given, WEIGHT, OF_ROWS, BIAS, HEADS, mask=mask, distances=nothing)
     torch.testing.assert_close(same, attention, **NEAR)
     torch.testing.assert_close(found.mean, wanted.mean, **NEAR)
     torch.testing.assert_close(found.variance, wanted.variance, **NEAR)

@@ -11,8 +11,9 @@ import torch
 from bench.ways import most_memory
 from random_transformers import agreement, by_draws, one_pass, random_encoder, random_sentences
 from small_models import name, sentences
+from small_tasks import random_inputs
 from torch import Tensor, nn
-from uncertain_networks import CLASSES, OUTPUTS, VOCABULARY, inputs, network
+from uncertain_networks import CLASSES, OUTPUTS, VOCABULARY, network
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models import build
@@ -101,7 +102,7 @@ def scorer(sentence: Any, classes: int, **options: Any) -> tuple[Network, Inputs
     read = LinearOutput if sentence is None else SentenceOutput
     sizes = {"noise": 0.15, "width": 16, "inner": 32}
     made = network(lambda encoder: read(encoder.facts.width, classes), sentence=sentence, **sizes, **options)
-    batch = inputs(made, (6, 3, 5, 4))
+    batch = random_inputs(made, (6, 3, 5, 4))
     wants = Wants(words=batch.mask) if sentence is None else Wants(sentence=True)
     return made, batch, wants, "words" if sentence is None else "sentence"
 
@@ -145,7 +146,7 @@ def test_what_is_read_where_it_was_written_has_its_variance(sentence: Any, optio
     """A trained output layer reads the directions in which the feed-forward layer writes, here exactly these: with
     features that do not vary together, the scores would have half of their variance."""
     made, batch, wants, key = scorer(sentence, 12, **options)
-    layer: Any = made.encoder.layers[1]  # type: ignore[index]
+    layer: Any = made.encoder.layers[1]
     posterior = posterior_of(made.output)
     posterior.log_sd.fill_(-12.0)
     written = layer.narrow.weight[:, :12]
@@ -166,7 +167,7 @@ def test_next_to_no_noise_is_the_plain_network(options: dict[str, Any], kind: Ki
     """Without noise, and with so little that every rule is at work; attention is a distribution over real words."""
     for noise in (0.0, 1e-5):
         made = network(noise=noise, **options)
-        batch = inputs(made)
+        batch = random_inputs(made)
         wants = Wants(words=batch.mask, states=True, arcs=[1])
         plain, found = made(batch, wants), made(batch, replace(wants, moments=kind))
         near(found.states, plain.states, 1e-6)
@@ -191,7 +192,7 @@ def test_some_words_and_some_sentences_are_those_of_all(
     options: dict[str, Any], kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = network(**options)
-    batch = inputs(made)
+    batch = random_inputs(made)
     all_words = made(batch, Wants(words=batch.mask, states=True, moments=kind))
     some = batch.mask & (torch.rand(batch.mask.shape, generator=torch.Generator().manual_seed(0)) < 0.5)
     found = made(batch, Wants(words=some, moments=kind))
@@ -199,10 +200,10 @@ def test_some_words_and_some_sentences_are_those_of_all(
     near(found.scores["words"], all_words.scores["words"][at], 1e-9)
     near(found.variances["words"], all_words.variances["words"][at], 1e-9)
     unary, mask = sentences([6, 1, 4], labels=8)
-    together = one_pass(made.encoder, unary, mask, kind, arcs=True)  # type: ignore[arg-type]
+    together = one_pass(made.encoder, unary, mask, kind, arcs=True)
     for at_once in (1, 2 * 6 * 6 * 2):  # one sentence, two
         monkeypatch.setattr(attention, "_ATTENTION_AT_ONCE", at_once)
-        encoded = one_pass(made.encoder, unary, mask, kind, arcs=True)  # type: ignore[arg-type]
+        encoded = one_pass(made.encoder, unary, mask, kind, arcs=True)
         near(encoded.arcs, together.arcs, 1e-12)
         for part in ("mean", "variance", "shared"):
             near(getattr(encoded.states, part), getattr(together.states, part), 1e-12)
@@ -214,11 +215,11 @@ def test_some_words_and_some_sentences_are_those_of_all(
 def test_padding_and_other_sentences_change_nothing(options: dict[str, Any], kind: Kind) -> None:
     made = network(**options)
     unary, mask = sentences([6, 1, 4], labels=8)
-    together = one_pass(made.encoder, unary, mask, kind)  # type: ignore[arg-type]
+    together = one_pass(made.encoder, unary, mask, kind)
     states, sentence = together.states, together.sentence
     assert not states.variance[~mask].any()
     for index, n in enumerate((6, 1, 4)):
-        alone = one_pass(made.encoder, unary[index : index + 1, :n], mask[index : index + 1, :n], kind)  # type: ignore[arg-type]
+        alone = one_pass(made.encoder, unary[index : index + 1, :n], mask[index : index + 1, :n], kind)
         near(states.mean[index, :n], alone.states.mean[0], 1e-9)
         near(states.variance[index, :n], alone.states.variance[0], 1e-9)
         if kind == "kronecker":
@@ -252,7 +253,7 @@ def test_a_deviation_of_every_weight(kind: Kind) -> None:
             make_uncertain(module, "weight", Prior(0.0, 1.0), deviation=1.0, family="full")
             own = posterior_of(module)
             own.log_sd.copy_(posterior.log_sd.expand(own.log_sd.shape))
-    given = inputs(by_rows)
+    given = random_inputs(by_rows)
     wants = Wants(words=given.mask, moments=kind)
     wanted, found = by_rows(given, wants), by_weights(given, wants)
     near(found.scores["words"], wanted.scores["words"], 1e-9)
@@ -266,7 +267,7 @@ def test_output_layers_of_words(output: str, kind: Kind) -> None:
     make, key = OUTPUTS[output]
     for noise in (0.0, 0.1):
         made = network(make, noise=noise)
-        batch = inputs(made)
+        batch = random_inputs(made)
         wants = Wants(words=batch.mask)
         plain, found = made(batch, wants).scores[key], made(batch, replace(wants, moments=kind))
         if not noise:
@@ -288,7 +289,7 @@ def test_bert_s_pretraining_has_moments_of_both() -> None:
         ),
         sentence="cls", segments=2, embedding_norm=True, pooler=True, activation="gelu", bias="all",
     )  # fmt: skip
-    batch = inputs(made)
+    batch = random_inputs(made)
     found = made(batch, Wants(words=batch.mask, sentence=True, moments="kronecker"))
     assert found.variances.keys() == found.scores.keys() == {"words", "pair"}
     assert bool((found.variances["pair"] > 0).all())
@@ -305,9 +306,9 @@ def test_a_module_may_bring_its_own_rule() -> None:
             return propagation.moments.linear(state, self.weight * 2, None, self.bias * 2)
 
     made = network(noise=0.0)
-    layer: Any = made.encoder.layers[1]  # type: ignore[index]
+    layer: Any = made.encoder.layers[1]
     layer.widen = Doubled(8, 12).double()
-    batch = inputs(made)
+    batch = random_inputs(made)
     wants = Wants(words=batch.mask)
     near(made(batch, replace(wants, moments="kronecker")).scores["words"], made(batch, wants).scores["words"], 1e-9)
 
@@ -316,7 +317,7 @@ def test_a_module_may_bring_its_own_rule() -> None:
 def test_gradients_reach_all_weights_and_deviations(kind: Kind) -> None:
     """And an autocast changes nothing."""
     made = network().float().train()
-    batch = inputs(made)
+    batch = random_inputs(made)
     wants = Wants(words=batch.mask, moments=kind)
     found = made(batch, wants)
     (found.scores["words"].sum() + found.variances["words"].sum()).backward()
@@ -334,7 +335,7 @@ def test_gradients_reach_all_weights_and_deviations(kind: Kind) -> None:
 
 
 def refused(made: Network, name: str, wants: Wants | None = None) -> None:
-    given = inputs(made)
+    given = random_inputs(made)
     with pytest.raises(UsageError, match=name) as raised:
         made(given, replace(wants or Wants(words=given.mask), moments="kronecker"))
     assert "model.bayes.predict.kind=samples" in str(raised.value.hint)
@@ -362,7 +363,7 @@ def with_uncertain_words(output: str) -> Network:
 
 def with_uncertain_biases() -> Network:
     made = network(noise=0.0, bias="all")
-    make_uncertain(made.encoder.layers[0].widen, "bias", Prior(0.0, 1.0), deviation=0.1)  # type: ignore[index]
+    make_uncertain(made.encoder.layers[0].widen, "bias", Prior(0.0, 1.0), deviation=0.1)
     return made
 
 
@@ -388,7 +389,7 @@ def test_networks_without_a_rule_are_refused(key: str, make: Callable[[], Networ
 )
 def test_modules_from_outside_are_refused(part: str, module: nn.Module) -> None:
     made = network(noise=0.0, bias="all")
-    layer: Any = made.encoder.layers[1]  # type: ignore[index]
+    layer: Any = made.encoder.layers[1]
     setattr(layer, part, module.double())
     refused(made, type(module).__name__)
 
@@ -396,6 +397,6 @@ def test_modules_from_outside_are_refused(part: str, module: nn.Module) -> None:
 @pytest.mark.parametrize("option", ["dropout", "attention_dropout", "embedding_dropout"])
 def test_dropout_has_no_rule_in_training(option: str) -> None:
     made = network(**{option: 0.5})
-    given = inputs(made)
+    given = random_inputs(made)
     made(given, Wants(words=given.mask, moments="diagonal"))
     refused(made.train(), "dropout of 0.5")

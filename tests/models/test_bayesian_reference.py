@@ -164,7 +164,7 @@ def test_activations_have_their_mean_and_nearly_their_variance(name: str, m: flo
 @pytest.mark.parametrize("function", [full.relu, full.gelu])
 def test_covariances_of_activations_are_those_of_draws(function: object) -> None:
     mean, cov = 0.5 * normal(2, 2, seed=1), random_cov(2, 2, seed=5, scale=0.8)
-    expected, found = function(mean, cov)  # type: ignore[operator]
+    expected, found = function(mean, cov)
     random = np.random.default_rng(1)
     drawn = torch.from_numpy(random.multivariate_normal(mean.flatten().numpy(), cov.reshape(4, 4).numpy(), 500_000))
     drawn = drawn.relu() if function is full.relu else drawn * torch.special.ndtr(drawn)

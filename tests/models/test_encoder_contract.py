@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load, save
-from small_tasks import encode
+from small_tasks import encode, linear, random_inputs, randomized
 from torch import Tensor
 
 from probtrans_cli import models
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import CUES, Encoder, Inputs, Wants, Words
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 VOCABULARY, OUTPUTS = 17, 3
@@ -98,34 +97,14 @@ def in_turn(kind: str, name: str) -> str:
 
 
 def network(kind: str, name: str, *, sentence: str | None = None) -> Network:
-    """In float64 and eval mode; every parameter is N(0, 1/4). It scores words, or sentences by the root or a `<cls>`
-    (``vector``), or by the ``mean`` of their words."""
+    """It scores words, or sentences by the root or a `<cls>` (``vector``), or by the ``mean`` of their words."""
     torch.manual_seed(0)
     encoder = models.build({"kind": kind, **SMALL[kind], **OPTIONS.get(kind, {"plain": {}})[name]})
     facts = encoder.facts
     by: Any = ("root" if facts.has_root else "cls") if sentence == "vector" else sentence
-
-    def output(encoder: Any) -> Any:
-        if sentence is None:
-            return LinearOutput(facts.width, OUTPUTS)
-        return SentenceOutput(facts.sentence_width if by == "root" else facts.width, OUTPUTS, by)
-
     common = torch.arange(VOCABULARY, dtype=torch.float64) if facts.counts_words else None
     begins = bool(facts.segment_types)  # such a model reads a `<cls>` of the vocabulary's
-    made = Network(VOCABULARY, encoder, output, begins=begins, common=common).double().eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            torch.nn.init.normal_(parameter, std=0.5)
-    return made
-
-
-def inputs(made: Network, lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> Inputs:
-    """Random words; ids on padding are those of words, too."""
-    generator = torch.Generator().manual_seed(seed)
-    size = (len(lengths), max(lengths))
-    ids = torch.randint(3, VOCABULARY, size, generator=generator)
-    segments = torch.randint(0, 2, size, generator=generator) if made.encoder.facts.segment_types else None
-    return Inputs(ids=ids, mask=torch.arange(size[1]) < torch.tensor(lengths)[:, None], segments=segments)
+    return randomized(Network(VOCABULARY, encoder, linear(OUTPUTS, by), begins=begins, common=common))
 
 
 def part(batch: Inputs, rows: Any, columns: Any = slice(None)) -> Inputs:
@@ -152,7 +131,7 @@ def test_every_kind_has_a_row() -> None:
 @ROWS
 def test_shapes_and_latent_labels(kind: str, name: str) -> None:
     made = network(kind, name)
-    encoder, batch = made.encoder, inputs(made)
+    encoder, batch = made.encoder, random_inputs(made, LENGTHS)
     section: Any = encoder.section
     facts = encoder.facts
     outputs = everything(made, batch)
@@ -176,7 +155,7 @@ def test_shapes_and_latent_labels(kind: str, name: str) -> None:
 def test_padding_and_batch_mates_change_no_word(kind: str, name: str) -> None:
     """A sentence alone, of one word too, in another place, beside other padding or an empty row, is the same."""
     made = network(kind, name, sentence=in_turn(kind, name))
-    batch, n = inputs(made), max(LENGTHS)
+    batch, n = random_inputs(made, LENGTHS), max(LENGTHS)
     together = everything(made, batch)
     assert not together["states"][~batch.mask].any()
     for b, length in enumerate(LENGTHS):
@@ -208,7 +187,7 @@ def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, se
     """Without a root a tree has one word that hangs at none, and a word by itself has no candidate but itself."""
     made = network(kind, name, sentence=sentence)
     section: Any = made.encoder.top.section
-    batch = inputs(made)
+    batch = random_inputs(made, LENGTHS)
     arcs = everything(made, batch)["arcs"].detach()
     assert bool((arcs >= 0).all())
     itself = arcs[..., : batch.mask.shape[1]].diagonal(dim1=-2, dim2=-1)
@@ -229,7 +208,7 @@ def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, se
 @ROWS
 def test_half_precision_is_finite(kind: str, name: str) -> None:
     made = network(kind, name).float()
-    batch = inputs(made)
+    batch = random_inputs(made, LENGTHS)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         outputs = everything(made, batch)
         arcs = [made(batch, Wants(arcs=iterations)).arcs for iterations in ([1], [2, 3])]
@@ -241,7 +220,7 @@ def test_every_parameter_has_a_gradient(kind: str, name: str) -> None:
     """Finite, with a sentence of one word in the batch; and something depends on each, the start included."""
     sentence = in_turn(kind, name)
     made = network(kind, name, sentence=sentence)
-    batch = inputs(made)
+    batch = random_inputs(made, LENGTHS)
     outputs = everything(made, batch)
     outputs["scores"] = made(batch, Wants(sentence=True)).scores["sentence"]
     generator = torch.Generator().manual_seed(2)
@@ -262,7 +241,7 @@ def test_saved_and_loaded_it_is_the_same(kind: str, name: str) -> None:
         for parameter in again.parameters():
             parameter.zero_()
     again.load_state_dict(load(save({key: value.contiguous() for key, value in made.state_dict().items()})))
-    batch = inputs(made)
+    batch = random_inputs(made, LENGTHS)
     before, after = everything(made, batch), everything(again, batch)
     assert all(torch.equal(values, after[key]) for key, values in before.items())
 
@@ -274,7 +253,7 @@ def test_saved_and_loaded_it_is_the_same(kind: str, name: str) -> None:
 def test_only_what_is_wanted_is_there(kind: str, name: str) -> None:
     """Arcs of some iterations are those of all, alone and beside states."""
     made = network(kind, name)
-    batch = inputs(made)
+    batch = random_inputs(made, LENGTHS)
     nothing = made(batch, Wants())
     assert (dict(nothing.scores), nothing.states, nothing.arcs) == ({}, None, None)
     words = made(batch, Wants(words=batch.mask))
@@ -295,7 +274,7 @@ def test_only_what_is_wanted_is_there(kind: str, name: str) -> None:
 def test_scores_of_some_words_are_those_of_all_states(kind: str, name: str) -> None:
     """Words of several tokens are read at the first."""
     made = network(kind, name)
-    batch = inputs(made)
+    batch = random_inputs(made, LENGTHS)
     tokens = torch.zeros_like(batch.mask)
     tokens[0, [0, 3, 5]] = tokens[2, 1] = True
     expected = made.output(everything(made, batch)["states"][tokens])
@@ -315,7 +294,7 @@ def test_scores_of_some_words_are_those_of_all_states(kind: str, name: str) -> N
 @ROWS
 def test_scores_of_sentences_are_those_of_all_states(kind: str, name: str) -> None:
     made = network(kind, name, sentence=in_turn(kind, name))
-    batch = inputs(made)
+    batch = random_inputs(made, LENGTHS)
     expected = made.output(everything(made, batch)["sentence"])
     for wants in (Wants(sentence=True), Wants(sentence=True, states=True, arcs=[1])):
         outputs = made(batch, wants)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_tasks import randomized
 from test_encoder_contract import NEAR, SMALL, VOCABULARY
 
 from probtrans_cli import models
@@ -19,15 +20,12 @@ FEEDBACKS = ("scores", "hidden", "both", "none")
 
 
 def network(kind: str = "transformer", **options: Any) -> Network:
-    """In float64 and eval mode; every parameter is N(0, 1/4)."""
     torch.manual_seed(0)
     made = models.build({"kind": kind, **SMALL[kind]})
     options = {"rows": ROWS_OF_GRID, "steps": STEPS, "merge": 5, **options}
-    found = Network(VOCABULARY, made, lambda one: GridOutput(one.facts.width, LABELS, **options)).double()
+    found = Network(VOCABULARY, made, lambda one: GridOutput(one.facts.width, LABELS, **options))
     torch.manual_seed(1)
-    for parameter in found.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return found.eval()
+    return randomized(found)
 
 
 def batch(pieces: bool = False) -> tuple[Inputs, torch.Tensor]:

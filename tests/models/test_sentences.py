@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from small_tasks import encode, linear, sentence_scores
+from small_tasks import encode, linear, randomized, sentence_scores
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants, Words
+from probtrans_cli.models.base import Inputs, Outputs, Wants, Words
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import LinearOutput, Sentence, SentenceOutput
+from probtrans_cli.models.outputs import LinearOutput, Sentence
 from probtrans_cli.trees import decode
 
 VOCABULARY, OUTPUTS = 20, 3
@@ -37,21 +37,9 @@ WITH_START = [name for name, (_, sentence) in MODELS.items() if sentence == "cls
 
 
 def network(name: str) -> Network:
-    """In float64 and eval mode; every parameter is N(0, 1/4)."""
     section, sentence = MODELS[name]
     torch.manual_seed(0)
-    encoder = models.build(section)
-
-    def output(encoder: Encoder) -> SentenceOutput:
-        return SentenceOutput(
-            encoder.facts.sentence_width if sentence == "root" else encoder.facts.width, OUTPUTS, sentence
-        )
-
-    made = Network(VOCABULARY, encoder, output).double().eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            torch.nn.init.normal_(parameter, std=0.5)
-    return made
+    return randomized(Network(VOCABULARY, models.build(section), linear(OUTPUTS, sentence)))
 
 
 def batch(*lengths: int) -> tuple[Tensor, Tensor]:

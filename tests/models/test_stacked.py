@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from small_tasks import linear, randomized
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Encoded, Encoder, Inputs, Outputs, Wants, Words
+from probtrans_cli.models.base import Encoded, Inputs, Outputs, Wants, Words
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import LinearOutput, Sentence, SentenceOutput
+from probtrans_cli.models.outputs import Sentence
 from probtrans_cli.recipe.training import Optim
 
 VOCABULARY, OUTPUTS = 20, 3
@@ -34,22 +35,9 @@ LENGTHS = (7, 3, 6)
 
 
 def network(upper: str, sentence: Sentence | None = None, *, begins: bool = True) -> Network:
-    """In float64 and eval mode; every parameter is N(0, 1/4)."""
     torch.manual_seed(0)
     encoder = models.build({"kind": "stacked", "lower": LOWER, "upper": UPPERS[upper], "dropout": 0.0})
-
-    def output(encoder: Encoder) -> LinearOutput | SentenceOutput:
-        if sentence is None:
-            return LinearOutput(encoder.facts.width, OUTPUTS)
-        return SentenceOutput(
-            encoder.facts.sentence_width if sentence == "root" else encoder.facts.width, OUTPUTS, sentence
-        )
-
-    made = Network(VOCABULARY, encoder, output, begins=begins).double().eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            torch.nn.init.normal_(parameter, std=0.5)
-    return made
+    return randomized(Network(VOCABULARY, encoder, linear(OUTPUTS, sentence), begins=begins))
 
 
 def inputs(rows: tuple[int, ...] = (0, 1, 2), *, more: int = 0) -> Inputs:

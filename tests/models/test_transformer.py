@@ -390,7 +390,7 @@ def test_learned_sinusoidal_positions_start_as_fixed_ones(options: dict[str, Any
     absolute = build({**SMALL, **options, "positions": {"kind": "absolute", "rows": 12}})
     fixed = build({**SMALL, **options, "positions": {"kind": "sinusoidal"}})
     assert count(learned) == count(absolute) == count(fixed) + 12 * 6
-    positions = learned.positions.detach()  # type: ignore[union-attr]
+    positions = learned.positions.detach()
     angles = torch.arange(12)[:, None] * 10000.0 ** (-torch.arange(0, 6, 2) / 6)
     torch.testing.assert_close(positions[:, 0::2], angles.sin(), rtol=0, atol=1e-5)
     torch.testing.assert_close(positions[:, 1::2], angles.cos(), rtol=0, atol=1e-5)

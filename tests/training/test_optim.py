@@ -187,7 +187,7 @@ def test_refusals() -> None:
     parameter = torch.nn.Parameter(torch.zeros(2))
     for wrong in ({"lr": 0.0}, {"effective_size": -1.0}, {"hessian_start": 0.0}, {"clip": 0.0}, {"betas": (1.0, 0.5)}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            IVON([parameter], **({"lr": 0.1, "effective_size": 1.0} | wrong))  # type: ignore[arg-type]
+            IVON([parameter], **({"lr": 0.1, "effective_size": 1.0} | wrong))
     with pytest.raises(ValueError, match="prior_precision"):
         IVON([parameter], lr=0.1, effective_size=1.0, prior_precision=-1.0)
     with pytest.raises(RuntimeError, match="without a draw"):

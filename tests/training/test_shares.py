@@ -15,7 +15,7 @@ import torch
 from safetensors.numpy import save
 from support import COMMAND, Invoke, environment, refused, workplace
 from torch import Tensor
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed import TCPStore
 
 from probtrans_cli.commands.train import TrainRequest, arguments_of
 from probtrans_cli.data.processes import ALONE, Ranks
@@ -84,13 +84,13 @@ def test_every_batch_is_dealt_once_and_all_run_the_network_equally_often() -> No
         hands = []
         for rank in all_of(world):
             draws = Draws(3, 7, torch.device("cpu"))
-            hands.append(dealt(group, rank, draws, lambda indices: (int(indices[0]), torch.rand(2))))  # type: ignore[arg-type,return-value]
+            hands.append(dealt(group, rank, draws, lambda indices: (int(indices[0]), torch.rand(2))))
             assert [int(batch[0]) for batch in in_turn(group, 0, batches, rank)] == [one.k for one in hands[-1]]
         assert len({len(hand) for hand in hands}) == 1
         microbatches = [microbatch for hand in hands for microbatch in hand]
         assert sorted(microbatch.k for microbatch in microbatches if microbatch.counted) == list(range(batches))
         for microbatch in microbatches:
-            number, drawn = microbatch.batch  # type: ignore[misc]
+            number, drawn = microbatch.batch
             assert number == microbatch.k
             torch.manual_seed(mixed_seed(3, 7, *([microbatch.k] if microbatch.k else [])))
             assert torch.equal(drawn, torch.rand(2)), "its random numbers are its own, whoever draws them"

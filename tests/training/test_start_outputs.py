@@ -48,7 +48,7 @@ def test_a_classifier_of_theirs_is_loaded_by_the_names_of_its_labels(bert: Any, 
     assert "not there, drawn at random: encoder.pooler.weight, encoder.pooler.bias\n" in message
     output = loaded().network.output
     assert_rows(output, {name: (model.classifier, names.index(name)) for name in TAGS[1:]}, TAGS)
-    assert not torch.allclose(output.weight[0], model.classifier.weight[0], atol=1e-3)  # type: ignore[operator,index]
+    assert not torch.allclose(output.weight[0], model.classifier.weight[0], atol=1e-3)
 
 
 DAMAGED: list[tuple[Any, str]] = [  # what stands for the names of two labels
