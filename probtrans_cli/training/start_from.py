@@ -65,18 +65,8 @@ class Source:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Report:
-    """What became of every tensor: of the model (``loaded``, ``missing``) and of the source (``left``)."""
-
-    loaded: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
 @torch.no_grad()
-def start_from(model: Model, name: str) -> Report:
+def start_from(model: Model, name: str) -> None:
     """Load what ``name`` has into a fresh model, and report on stderr what was loaded, what is missing, what was left.
 
     Raises:
@@ -95,14 +85,13 @@ def start_from(model: Model, name: str) -> Report:
     rows = _vocabulary_rows(name, model.vocabulary, source)
     ours, layers = _tensors(model), model.task.output_rows(model.network)
     rows_of_outputs = _rows_of_outputs(layers, ours, source, rows)
-    report = Report(left=list(source.left), notes=list(source.notes))
     chosen = {f"{layer_name}.{tensor}" for layer_name, layer in layers.items() for tensor in layer.chosen}
     # A run sets these itself where the source has none.
     unlearned = {_renamed(key, _parts(model)) for key, _ in model.network.named_buffers()}
     features = model.vocabulary.features, None if source.vocabulary is None else source.vocabulary.features
     # Features, where there are any, are hashed to the same rows.
     same_features = (features[0] and features[0].section) == (features[1] and features[1].section)
-    afresh: list[str] = []
+    loaded, missing, afresh = list[str](), list[str](), list[str]()
     for key, parameter in ours.items():
         if key.startswith(PRIOR) or key in chosen:
             continue  # it is around what is loaded here, or what the recipe says
@@ -115,7 +104,7 @@ def start_from(model: Model, name: str) -> Report:
         other_family = weight != key and values is not None and values.shape[1:] != parameter.shape[1:]
         if values is None or not fits or other_family:
             if key not in unlearned:
-                (report.missing if weight == key else afresh).append(weight)
+                (missing if weight == key else afresh).append(weight)
             continue
         by_row = layer_name in rows_of_outputs and weight.partition(".")[2] in BY_ROW
         if by_row or weight == "unary.weight":
@@ -124,37 +113,34 @@ def start_from(model: Model, name: str) -> Report:
             parameter[there.to(device)] = values.to(device)[source_rows[there].to(device)]
         else:
             parameter.copy_(values)
-        report.loaded.append(key)
-    if afresh:
-        report.notes.append(f"standard deviations that start afresh: {first_of(afresh)}")
+        loaded.append(key)
     # The order of words is read off this run's training file.
-    read = {*report.loaded, "order"}
-    report.left += [key for key in source.tensors if key not in read]
-    new = [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]
-    report.notes += _warnings(model, report, new)
+    read = {*loaded, "order"}
+    left = [*source.left, *(key for key in source.tensors if key not in read)]
     model.origin = source.config
-    console.log(f"started from {name}: {len(report.loaded)} tensors loaded")
-    for title, keys in (("not there, drawn at random", report.missing), ("left there", report.left)):
+    console.log(f"started from {name}: {len(loaded)} tensors loaded")
+    for title, keys in (("not there, drawn at random", missing), ("left there", left)):
         if keys:
             console.log(f"  {title}: {first_of(keys)}")
-    for note in report.notes:
+    new = [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]
+    for note in [*source.notes, *_notes(model, afresh, missing, left, new)]:
         warning = note.removeprefix("warning: ")
         console.log(f"  {note}" if warning == note else f"warning: {name}: {warning}")
-    return report
 
 
-def _warnings(model: Model, report: Report, new: list[str]) -> list[str]:
-    notes = []
+def _notes(model: Model, afresh: list[str], missing: list[str], left: list[str], new: list[str]) -> list[str]:
+    """Return what to say of deviations that start ``afresh``, of tensors and of ``new`` words."""
+    notes = [f"standard deviations that start afresh: {first_of(afresh)}"] if afresh else []
     fixed = {file_name(key) for key, parameter in model.network.named_parameters() if not parameter.requires_grad}
     if new:
         note = f"{len(new):,} of {model.vocabulary.size:,} entries of the vocabulary are new"
         note = f"warning: {note}, and stay as they were drawn" if "unary.weight" in fixed else note
         notes.append(f"{note}: {first_of(new)}")
-    if "words.decoder" in report.left:
+    if "words.decoder" in left:
         notes.append("its decoder is a table of its own: task.tie_decoder=false loads it")
     # Nothing reads a pooler where something else represents a sentence.
     pooler = () if model.network.sentence == "cls" else ("encoder.pooler.",)
-    if drawn := [key for key in report.missing if key in fixed and not key.startswith(pooler)]:
+    if drawn := [key for key in missing if key in fixed and not key.startswith(pooler)]:
         who = "a probe" if model.recipe.train.probe else "train.freeze"
         notes.append(f"warning: {who} leaves these as they were drawn, and reads them: {first_of(drawn)}")
     optim = model.recipe.optim
