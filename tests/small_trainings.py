@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,20 @@ def customize(folder: Path, program: str) -> dict[str, str]:
     place.mkdir()
     (place / "sitecustomize.py").write_text(program, "utf-8")
     return {"PYTHONPATH": os.pathsep.join([str(place), environment()["PYTHONPATH"]])}
+
+
+def until(done: Callable[[], bool], process: subprocess.Popen[Any] | None = None, log: Path | None = None) -> None:
+    """Wait for something that is on its way, while ``process`` runs; the limit is for what hangs."""
+    deadline = time.monotonic() + 300
+    while not done():
+        assert time.monotonic() < deadline, log and log.read_text("utf-8")
+        assert process is None or process.poll() is None, log and log.read_text("utf-8")
+        time.sleep(0.005)
+
+
+def has_lines(run: Path, number: int) -> bool:
+    path = run / "metrics.jsonl"
+    return path.exists() and path.read_text("utf-8").count("\n") >= number
 
 
 def metrics(run: str | Path = "runs/one", split: str | None = None) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from small_trainings import customize
+from small_trainings import customize, until
 from support import COMMAND, Forks, environment, skip_if_ignored, workplace
 
 from probtrans_cli.__main__ import send_again
@@ -69,11 +69,7 @@ def stopped(folder: Path, where: str, *arguments: str, number: int = signal.SIGT
         [*COMMAND, "-q", *arguments], cwd=folder, env=environment(**customized), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
-        deadline = time.monotonic() + 120
-        while not (folder / "reached").exists():
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+        until((folder / "reached").exists, process)
         process.send_signal(number)
         out, err = process.communicate(timeout=180)  # the launcher of torch waits for its processes
     assert out == ""

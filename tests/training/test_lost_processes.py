@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from several_processes import Held, place, ranks
-from small_trainings import customize
+from small_trainings import customize, has_lines, until
 from support import COMMAND, environment
 from test_resume import state
 
@@ -51,12 +51,7 @@ class Job:
 
     def after(self, lines: int) -> None:
         """Wait until the run has so many lines of metrics."""
-        deadline = time.monotonic() + 120
-        path = self.run / "metrics.jsonl"
-        while not (path.exists() and path.read_text("utf-8").count("\n") >= lines):
-            assert time.monotonic() < deadline, self.log.read_text("utf-8")
-            assert self.process.poll() is None, self.log.read_text("utf-8")
-            time.sleep(0.02)
+        until(lambda: has_lines(self.run, lines), self.process, self.log)
 
     def rank(self, number: int) -> int:
         for path in Path("/proc").glob("[0-9]*"):
@@ -248,11 +243,8 @@ def test_restarts_of_torchrun_resume(folder: Path) -> None:
     job = torchrun(folder, "restarted", "--max-restarts", "2")
     job.after(lines=25)
     os.kill(job.rank(1), signal.SIGKILL)
-    deadline = time.monotonic() + 120
     log: Callable[[], str] = (job.run / "log.txt").read_text
-    while "resuming" not in log():
-        assert time.monotonic() < deadline, job.log.read_text("utf-8")
-        time.sleep(0.1)
+    until(lambda: "resuming" in log(), log=job.log)
     job.after(lines=60)
     job.process.terminate()
     job.end()

@@ -6,14 +6,14 @@ import json
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from small_trainings import has_lines, until
 from support import Ended, Forks, Invoke, refused, workplace
 
 from probtrans_cli import checkpoint
@@ -36,14 +36,6 @@ def servers(forks: Forks) -> Iterator[list[Forks]]:
 @pytest.fixture
 def places(tmp_path: Path) -> list[Path]:
     return [workplace(tmp_path / name) for name in ("first", "second")]
-
-
-def until(done: Callable[[], bool]) -> None:
-    """Wait for something that is on its way; the limit is for what hangs."""
-    deadline = time.monotonic() + 300
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def updates(run: Path) -> list[int]:
@@ -101,7 +93,7 @@ def test_nothing_is_done_to_a_live_run(
 ) -> None:
     run = places[0].parent / "runs/live"
     process = forks.start(["train", "tiny.yaml", *ENDLESS, "--run", str(run)], places[0])
-    until(lambda: len(updates(run)) >= 3)
+    until(lambda: has_lines(run, 3))
     monkeypatch.chdir(places[1])
     for option in ("--resume", "--overwrite"):
         refused(invoke("train", "tiny.yaml", *ENDLESS, "--run", str(run), option), 2, f"in use by process {process} on")
@@ -113,7 +105,7 @@ def test_a_killed_training_keeps_nobody_out(forks: Forks, places: list[Path]) ->
     run = places[0].parent / "runs/killed"
     arguments = ["train", "tiny.yaml", *ENDLESS, "--run", str(run)]
     process = forks.start(arguments, places[0])
-    until(lambda: len(updates(run)) >= 3)
+    until(lambda: has_lines(run, 3))
     os.kill(process, signal.SIGKILL)
     assert forks.wait(places[0]).code == -signal.SIGKILL
     assert lock.inside(run).exists()

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import small_trainings
+from small_trainings import has_lines, until
 from support import COMMAND, Forks, environment, seeded, skip_if_ignored, workplace
 
 from probtrans_cli import checkpoint
@@ -203,7 +203,7 @@ def test_a_signal_saves_and_stops(number: signal.Signals, code: int, forks: Fork
     run = folder / f"runs/stopped-{number.name}"
     arguments = [*command("ema", run.name), "save.every_steps=null"]
     process = forks.start(arguments, folder)
-    _wait_for(run / "metrics.jsonl", lines=3)
+    until(lambda: has_lines(run, 3))
     os.kill(process, number)
     ended = forks.wait(folder)
     assert ended.code == code, ended.stderr
@@ -239,10 +239,7 @@ def test_a_signal_in_the_final_phase(forks: Forks, folder: Path, whole: Whole) -
     run = folder / "runs/late"
     arguments = [*command("plain", run.name), "task.eval_masks=200"]
     process = forks.start(arguments, folder)
-    deadline = time.monotonic() + 30
-    while not ((run / "checkpoints/last").exists() and state(run)["finished"]):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    until(lambda: (run / "checkpoints/last").exists() and state(run)["finished"])
     os.kill(process, signal.SIGTERM)
     ended = forks.wait(folder)
     assert ended.code == 75, ended.stderr
@@ -259,7 +256,7 @@ def test_kills_of_the_command_itself(folder: Path, whole: Whole) -> None:
     for lines in (2, 9):
         arguments = command("accumulate", run.name, *(["--resume"] if run.exists() else []))
         with subprocess.Popen([*COMMAND, *arguments], cwd=folder, env=environment(), stderr=subprocess.DEVNULL) as one:
-            _wait_for(run / "metrics.jsonl", lines=lines)
+            until(lambda lines=lines: has_lines(run, lines))
             one.kill()
         assert one.returncode == -signal.SIGKILL
     arguments = command("accumulate", run.name, "--resume", "--json")
@@ -383,10 +380,3 @@ def test_a_run_whose_checkpoints_are_all_gone_is_not_begun_again_in_silence(
         assert ended.code == 0, ended.stderr
         assert ("has no checkpoint yet: starting from the beginning" in ended.stderr) == (name == "gone")
         assert_same(folder / "runs" / name, whole("plain")[0])
-
-
-def _wait_for(path: Path, *, lines: int) -> None:
-    deadline = time.monotonic() + 60
-    while not (path.exists() and path.read_text("utf-8").count("\n") >= lines):
-        assert time.monotonic() < deadline, f"{path} does not grow"
-        time.sleep(0.005)

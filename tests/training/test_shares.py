@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save
+from several_processes import port
 from support import COMMAND, Invoke, environment, refused, workplace
 from torch import Tensor
 from torch.distributed import TCPStore
@@ -215,26 +216,19 @@ def test_it_is_an_error_of_the_command_line(place: Path, invoke: Invoke, monkeyp
     assert not Path("runs").exists()
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-    return port
-
-
-def first_of_two(port: int) -> Launched:
-    return Launched(0, 2, 0, "127.0.0.1", port, 0)
+def first_of_two(number: int) -> Launched:
+    return Launched(0, 2, 0, "127.0.0.1", number, 0)
 
 
 def test_a_process_that_waits_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """And ends where nobody comes."""
-    port = free_port()
-    put(monkeypatch, **(GOOD | {"RANK": "0", "MASTER_PORT": str(port)}))
+    free = port()
+    put(monkeypatch, **(GOOD | {"RANK": "0", "MASTER_PORT": str(free)}))
     monkeypatch.setattr(group, "LONG", 0.2)
     monkeypatch.setattr(group, "MEETING", group.timedelta(seconds=1))
     with pytest.raises(group.LostError, match=r"rank 0 of 2: the processes do not meet at 127\.0\.0\.1"):
-        group.Group(first_of_two(port))
-    waiting = f"rank 0 of 2: waiting for the others at 127.0.0.1:{port} (MASTER_ADDR, MASTER_PORT)"
+        group.Group(first_of_two(free))
+    waiting = f"rank 0 of 2: waiting for the others at 127.0.0.1:{free} (MASTER_ADDR, MASTER_PORT)"
     assert waiting in capsys.readouterr().err
 
 
@@ -242,16 +236,16 @@ def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as one:
         one.bind(("", 0))
         one.listen()
-        port = one.getsockname()[1]
-        put(monkeypatch, **(GOOD | {"RANK": "0", "MASTER_PORT": str(port)}))
+        taken = one.getsockname()[1]
+        put(monkeypatch, **(GOOD | {"RANK": "0", "MASTER_PORT": str(taken)}))
         with pytest.raises(UsageError, match="MASTER_PORT"):
-            group.Group(first_of_two(port))
+            group.Group(first_of_two(taken))
 
 
 @pytest.mark.slow
 def test_the_command_says_that_it_waits(tmp_path: Path) -> None:
     """After ten seconds, on stderr; before that nothing."""
-    given = environment(**(GOOD | {"MASTER_PORT": str(free_port())}))
+    given = environment(**(GOOD | {"MASTER_PORT": str(port())}))
     command = [*COMMAND, "train", "tiny.yaml", "train.accumulate=2"]
     process = subprocess.Popen(command, cwd=workplace(tmp_path), env=given, stderr=subprocess.PIPE, text=True)
     began = time.monotonic()
