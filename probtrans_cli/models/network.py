@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -409,11 +409,7 @@ def spread(network: Network, section: Bayes, *, probe: bool = False) -> None:
         matrices += _matrices_of(network.output)
     if section.words and not probe:
         matrices.append((network.unary, "weight"))
-    for module, name in matrices:
-        mean: Tensor = getattr(module, name)
-        prior = _prior(section.prior, mean.shape[-1])
-        deviation = section.start * mean.shape[-1] ** -0.5
-        weights.make_uncertain(module, name, prior, deviation=deviation, family=section.family)
+    _spread_matrices(matrices, section.prior, section.start, section.family)
     if section.norms and not probe:
         for module in [module for module in network.modules() if isinstance(module, nn.LayerNorm)]:
             for name, centre in (("weight", 1.0), ("bias", 0.0)):
@@ -426,9 +422,7 @@ def spread(network: Network, section: Bayes, *, probe: bool = False) -> None:
 def spread_all(network: Network, prior: WeightPrior, *, probe: bool = False) -> None:
     """Give every matrix of encoder and output a Gaussian, a deviation for each weight, which an optimizer finds."""
     parts = [network.output] if probe else [network.encoder, network.output]
-    for module, name in [named for part in parts for named in _matrices_of(part)]:
-        inputs = getattr(module, name).shape[-1]
-        weights.make_uncertain(module, name, _prior(prior, inputs), deviation=inputs**-0.5, family="full")
+    _spread_matrices([named for part in parts for named in _matrices_of(part)], prior, 1.0, "full")
     for tensor in uncertain(network):
         tensor.posterior.requires_grad_(False)
     weights.use_file_names(network)
@@ -439,6 +433,12 @@ def _matrices_of(part: nn.Module) -> list[tuple[nn.Module, str]]:
     return [(module, name) for module in modules for name, p in module.named_parameters(recurse=False) if p.ndim > 1]
 
 
-def _prior(section: WeightPrior, inputs: int) -> Prior:
-    variance = section.std**2 if section.kind == "normal" else section.std**2 / inputs
-    return Prior(0.0, variance, at_start=section.kind == "start")
+def _spread_matrices(
+    matrices: Sequence[tuple[nn.Module, str]], section: WeightPrior, start: float, family: Literal["row", "full"]
+) -> None:
+    """Give each a Gaussian; ``start``: its deviations, as a multiple of 1 / √inputs."""
+    for module, name in matrices:
+        inputs = getattr(module, name).shape[-1]
+        variance = section.std**2 if section.kind == "normal" else section.std**2 / inputs
+        prior = Prior(0.0, variance, at_start=section.kind == "start")
+        weights.make_uncertain(module, name, prior, deviation=start * inputs**-0.5, family=family)

@@ -160,9 +160,9 @@ def test_weights_from_a_plain_run_and_back(capsys: pytest.CaptureFixture[str]) -
     train("train.epochs=1", bayes=None, run="runs/plain")
     capsys.readouterr()
     start_from(trainer(bayes="{predict: {kind: mean}}").model, "runs/plain")
-    all_of_it = len(load_file("runs/plain/checkpoints/best/model.safetensors"))
+    number = len(load_file("runs/plain/checkpoints/best/model.safetensors"))
     message = capsys.readouterr().err
-    assert f"started from runs/plain: {all_of_it} tensors loaded" in message
+    assert f"started from runs/plain: {number} tensors loaded" in message
     assert "not there" not in message
     prior = "{prior: {kind: start, std: 0.5}, predict: {kind: mean}}"
     train("train.epochs=1", "model.init_from=runs/plain", bayes=prior, run="runs/bayes")
