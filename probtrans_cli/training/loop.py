@@ -34,7 +34,6 @@ from probtrans_cli.errors import (
     OutOfMemoryError,
     StoppedError,
 )
-from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.batch import Batch
@@ -95,7 +94,6 @@ class Trainer:
         optim.freeze(recipe.train, self.network)
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)
-            take_as_prior(self.network)
         first_raw = None if raw is None else len(labelled)
         self.plan = Plan(recipe, self.train_split.lengths, self.train_split.bounds, first_raw)
         self.average = None if recipe.optim.ema is None else optim.Average(self.network, recipe.optim.ema)

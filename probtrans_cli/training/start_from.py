@@ -32,7 +32,7 @@ from probtrans_cli.data.vocabularies.wordpiece_files import PIECES_FILE, TOKENIZ
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders import find_folder
 from probtrans_cli.hf import Bert, read_bert, read_gpt2
-from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name
+from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name, uncertain
 from probtrans_cli.models.outputs import BertWordOutput, SeveralOutputs
 from probtrans_cli.recipe.hf import AGAIN, CONFIG, computed, is_gpt2, read_config, written
 from probtrans_cli.recipe.model import ModelSection
@@ -114,6 +114,9 @@ def start_from(model: Model, name: str) -> None:
         else:
             parameter.copy_(values)
         loaded.append(key)
+    for tensor in uncertain(model.network):
+        if tensor.posterior.prior_mean is not None:  # of a prior around the weights of the start, which are these now
+            tensor.posterior.prior_mean.copy_(tensor.mean)
     # The order of words is read off this run's training file.
     read = {*loaded, "order"}
     left = [*source.left, *(key for key in source.tensors if key not in read)]

@@ -139,14 +139,6 @@ def drawn(network: nn.Module) -> Iterator[None]:
             posterior.drawing = False
 
 
-@torch.no_grad()
-def take_as_prior(network: nn.Module) -> None:
-    """Let priors around the weights of the start be around the present means."""
-    for tensor in uncertain(network):
-        if tensor.posterior.prior_mean is not None:
-            tensor.posterior.prior_mean.copy_(tensor.mean)
-
-
 def outside_bounds(network: nn.Module) -> list[str]:
     """Return the names of tensors with a log σ that counts as its bound."""
     values = {tensor.name: tensor.posterior.log_sd for tensor in uncertain(network)}
