@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,12 +56,18 @@ def test_the_weight_average_is_that_of_a_plain_loop() -> None:
     assert all(torch.equal(a, b) for a, b in zip(own, one.optimizer.parameters, strict=True))
 
 
+def let_dev_have(scores: Iterable[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The perplexities and losses of dev, evaluation by evaluation."""
+    on_dev = iter(scores)
+
+    def task_scores(*_: Any, final: bool) -> dict[str, float]:
+        return {"perplexity": 3.0, "loss": 1.0} if final else dict.fromkeys(("perplexity", "loss"), next(on_dev))
+
+    monkeypatch.setattr("probtrans_cli.training.loop.task_scores", task_scores)
+
+
 def test_a_plateau_halves_the_rate_and_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = iter([5.0, 4.0, 4.5, 4.5, 3.0, *[3.5] * 100])
-    monkeypatch.setattr(
-        "probtrans_cli.training.loop.task_scores",
-        lambda *_, final: {"perplexity": 3.0 if final else (score := next(scores)), "loss": 1.0 if final else score},
-    )
+    let_dev_have([5.0, 4.0, 4.5, 4.5, 3.0, *[3.5] * 100], monkeypatch)
     schedule = "optim.schedule={kind: plateau, patience: 2, min_lr: 0.002}"
     train(schedule, "train.epochs=100", "optim.lr=0.008")
     rates = [line["lr"] for line in metrics(split="train")]
@@ -73,11 +80,7 @@ def test_a_plateau_halves_the_rate_and_ends_the_training(monkeypatch: pytest.Mon
 
 
 def test_early_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = iter([5.0, 4.0, 4.5, 4.6, 4.7, 1.0, 1.0, 1.0])
-    monkeypatch.setattr(
-        "probtrans_cli.training.loop.task_scores",
-        lambda *_, final: {"perplexity": 3.0 if final else (score := next(scores)), "loss": 1.0 if final else score},
-    )
+    let_dev_have([5.0, 4.0, 4.5, 4.6, 4.7, 1.0, 1.0, 1.0], monkeypatch)
     train("train.patience=3", "train.epochs=8")
     assert len(metrics(split="dev")) == 5
 
