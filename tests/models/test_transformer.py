@@ -290,22 +290,20 @@ def test_it_trains_resumes_and_parses(
     (scores,) = json.loads(capfd.readouterr().out)["scores"].values()
     assert scores["loss"] == pytest.approx(whole["dev"]["loss"], rel=1e-5)
     assert "transformer encoder of width 8" in Path("runs/whole/checkpoints/best/README.md").read_text("utf-8")
+    assert run(["eval", "runs/whole", "--labels"]) == 2
+    assert "the words of this model of kind transformer have no latent labels" in capfd.readouterr().err
 
 
 def test_what_a_transformer_does_not_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(workplace(tmp_path))
-    train = ["train", "tiny.yaml", *OVERRIDES]
-    assert run([*train, "name=short", "train.steps=1"]) == 0
-    for command, code, message in (
-        ([*train, "optim.ternary_penalty.weight=0.1"], 2, "a model of kind `transformer` has no ternary scores"),
-        ([*train, "eval.channel=2"], 2, "found 2, but the model has channels 0 to 1"),
-        ([*train, "model.positions={kind: absolute, rows: 2}"], 3, "positions"),
-        (["eval", "runs/short", "--labels"], 2, "words of this model of kind transformer have no latent labels"),
+    for override, code, message in (
+        ("optim.ternary_penalty.weight=0.1", 2, "a model of kind `transformer` has no ternary scores"),
+        ("eval.channel=2", 2, "found 2, but the model has channels 0 to 1"),
+        ("model.positions={kind: absolute, rows: 2}", 3, "positions"),
     ):
-        capfd.readouterr()
-        assert run(command) == code
+        assert run(["train", "tiny.yaml", *OVERRIDES, override]) == code
         assert message in capfd.readouterr().err
 
 
