@@ -297,7 +297,7 @@ class Runtime(Section):
     """Handling of freed memory (CPU, GNU C library): system: return large pieces at once; keep: keep them for the next
     batch, which is faster and needs a little more memory."""
     compile: bool = False
-    """Compile the encoder with torch.compile (for the GPU)."""
+    """Compile the encoder with torch.compile (for the GPU); not where messages are plain."""
     timeout: PositiveInt = 1800
     """Seconds after which processes stop waiting for another process, and end with its number."""
     messages: Annotated[Messages, BeforeValidator(_renamed)] = "fast"

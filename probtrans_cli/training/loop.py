@@ -100,7 +100,7 @@ class Trainer:
         self.state = State(data=prepared.manifest["fingerprint"])
         verified = self._restored(checkpoint.locate(f"{run}@last", training=True)) if resume else None
         self.equations = self.network.encoder.check_forms()  # the file of equations that run as they stand
-        if recipe.runtime.compile:
+        if recipe.runtime.compile and self.equations is None:
             compile_encoder(self.network.encoder)
         self.copy = replicated(self.network) if ranks.world > 1 else None
         self.divergence = Divergence(self.model, self.train_split, self.copy or self.network)
@@ -132,6 +132,8 @@ class Trainer:
         console.log(self._describe())
         if self.equations is not None:
             console.log(f"messages: plain, as the equations stand in {self.equations}")
+            if self.recipe.runtime.compile:
+                console.log("warning: runtime.compile is ignored: torch cannot compile the derivatives of plain messages")
         if self.recipe.runtime.messages == "fused" and self.model.machine.device.type != "cuda":
             console.log("messages: as fast ones, as only a GPU has the kernels of `runtime.messages: fused`")
         with stop_signals(self.ranks.signalled, several=self.ranks.world > 1) as stop:

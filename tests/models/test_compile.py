@@ -169,12 +169,8 @@ EXHAUSTIVE: dict[str, Case] = {
     "one graph of a transformer": (COMPILED, TRANSFORMERS),
     "exported transformers": (EXPORTED, TRANSFORMERS),
 } | {
-    f"{way}, {messages} {decomposition['kind']}": (
-        script,
-        [{**section_of(decomposition, options), "messages": messages} for options in OPTIONS.values()],
-    )
+    f"{way}, {decomposition['kind']}": (script, [section_of(decomposition, options) for options in OPTIONS.values()])
     for way, script in (("one graph", COMPILED), ("exported", EXPORTED))
-    for messages in ("plain", "fast")
     for decomposition in DECOMPOSITIONS
 }
 

@@ -229,6 +229,13 @@ def test_a_compiled_training_learns_the_same(
     assert trees[1] == pytest.approx(trees[0], abs=0.02)
 
 
+def test_plain_messages_are_not_compiled(monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> None:
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: pytest.fail("compiled"))
+    ran = invoke("train", "tiny.yaml", COMPILED, "runtime.messages=plain", "train.steps=2", "--run", "run", "--json")
+    assert ran.code == 0, ran.err
+    assert "warning: runtime.compile is ignored" in ran.err
+
+
 class Answer(NamedTuple):
     scores: Tensor
     nothing: None = None
