@@ -5,6 +5,7 @@ The parameters of a command have the names of the fields of its verb's request, 
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,7 @@ from probtrans_cli.folders import expand_home, with_home
 from probtrans_cli.imports import quickly
 from probtrans_cli.openie.writing import WRITTEN, WrittenName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
+from probtrans_cli.text import harmless
 from probtrans_cli.trained.formats import FORMATS, FormatName
 from probtrans_cli.version import __version__
 
@@ -81,6 +83,12 @@ class Grouped(TyperCommand):
 # --- arguments and options of several commands ------------------------------------------------------------------------
 
 MOST_DRAWS, MOST_TREES = 10_000, 1_000_000  # beyond that a command would not end
+
+
+def whole_number(name: str, help: str, *, most: int | None = None, metavar: str = "N") -> Any:
+    """Declare an option that takes a whole number from 1 on."""
+    return Option(name, min=1, max=most, metavar=metavar, help=help)
+
 
 RecipeArgument = Annotated[
     str,
@@ -148,10 +156,7 @@ Rescore = Annotated[
     ),
 ]
 DropoutSamples = Annotated[
-    int | None,
-    Option(
-        "--dropout-samples", min=1, max=MOST_DRAWS, metavar="N", help="Predict by the mean of N passes with dropout."
-    ),
+    int | None, whole_number("--dropout-samples", "Predict by the mean of N passes with dropout.", most=MOST_DRAWS)
 ]
 Weights = Annotated[
     str | None,
@@ -164,9 +169,7 @@ Weights = Annotated[
         "0.159, or 0.0075 for 0.0192 (docs/uncertainty.md).",
     ),
 ]
-Threads = Annotated[
-    int | None, Option("--threads", min=1, max=1024, metavar="N", help="CPU threads; default: torch's choice.")
-]
+Threads = Annotated[int | None, whole_number("--threads", "CPU threads; default: torch's choice.", most=1024)]
 Precision = Annotated[
     Literal["auto", "float32", "bfloat16"] | None,
     Option(
@@ -215,7 +218,9 @@ def application(arguments: list[str], run: Callable[[list[str]], int]) -> int:
         show = getattr(error, "show", None)  # a usage error of the command-line library, whichever it is
         if show is None or not hasattr(error, "format_message"):
             raise
-        console.tell(show)
+        text = io.StringIO()
+        show(file=text)
+        sys.stderr.write(harmless(text.getvalue()))
         return 2
     return code if isinstance(code, int) else 0
 
@@ -315,8 +320,7 @@ def prepare(
     check: Annotated[bool, Option("--check", help="Read and count everything, write nothing.")] = False,
     force: Annotated[bool, Option("--force", help="Encode again even if up to date.")] = False,
     jobs: Annotated[
-        int,
-        Option("--jobs", min=1, max=1024, metavar="N", help="Count and encode in N processes; the result is the same."),
+        int, whole_number("--jobs", "Count and encode in N processes; the result is the same.", most=1024)
     ] = 1,
     as_json: Json = False,
 ) -> None:
@@ -324,10 +328,8 @@ def prepare(
     from probtrans_cli.commands import prepare as verb  # noqa: PLC0415
 
     state, prepared = verb.prepare(verb.PrepareRequest(**_given(locals())))
-    if as_json or context.obj.as_json:
-        console.result_json({"state": state, "folder": str(prepared.folder), **prepared.manifest})
-    else:
-        console.result(verb.report(state, prepared))
+    result = {"state": state, "folder": str(prepared.folder), **prepared.manifest}
+    _show(context, as_json, result, lambda _: verb.report(state, prepared))
 
 
 @app.command(cls=Grouped, short_help="Print a shipped recipe, to edit it.")
@@ -368,13 +370,11 @@ def train(
     ] = None,
     nproc: Annotated[
         int | None,
-        Option(
+        whole_number(
             "--nproc",
-            min=1,
-            max=1024,
-            metavar="N",
-            help="Train in N processes on this machine, one for each GPU; they share the train.accumulate batches of "
+            "Train in N processes on this machine, one for each GPU; they share the train.accumulate batches of "
             "an update, so train.accumulate must be at least N.",
+            most=1024,
         ),
     ] = None,
     fetch: Annotated[
@@ -393,8 +393,7 @@ def train(
         str | None, Option("--shard", metavar="I/N", help="With --sweep: this share of the runs only, I from 1 to N.")
     ] = None,
     number: Annotated[
-        int | None,
-        Option("--random", min=1, metavar="N", help="With --sweep: N points of the grid, drawn by the recipe's seed."),
+        int | None, whole_number("--random", "With --sweep: N points of the grid, drawn by the recipe's seed.")
     ] = None,
     dry_run: Annotated[
         bool,
@@ -462,9 +461,7 @@ def evaluate(
     files: Annotated[
         list[str] | None,
         Argument(
-            metavar="RUN|FILE",
-            help="Further run folders, as an ensemble; then the files to score; - is stdin.",
-            **NAME,
+            metavar="RUN|FILE", help="Further run folders, as an ensemble; then the files to score; - is stdin.", **NAME
         ),
     ] = None,
     split: Annotated[
@@ -502,12 +499,8 @@ def evaluate(
     ] = False,
     masks: Annotated[
         int | None,
-        Option(
-            "--masks",
-            min=1,
-            max=MOST_DRAWS,
-            metavar="K",
-            help="Mask draws of a masked language model, whose losses are pooled.",
+        whole_number(
+            "--masks", "Mask draws of a masked language model, whose losses are pooled.", most=MOST_DRAWS, metavar="K"
         ),
     ] = None,
     latent_labels: Annotated[
@@ -519,8 +512,7 @@ def evaluate(
         ),
     ] = False,
     top: Annotated[
-        int | None,
-        Option("--top", min=1, metavar="N", help="With --labels: N words a label, N pairs; default: 8 and 3."),
+        int | None, whole_number("--top", "With --labels: N words a label, N pairs; default: 8 and 3.")
     ] = None,
     relations: Annotated[
         bool,
@@ -569,11 +561,9 @@ def evaluate(
     ] = None,
     longest: Annotated[
         int,
-        Option(
+        whole_number(
             "--longest",
-            min=1,
-            metavar="N",
-            help="Sentences of files with more words or tokens are too long, unless the recipe has data.longest: time "
+            "Sentences of files with more words or tokens are too long, unless the recipe has data.longest: time "
             "and memory grow with the square of the length.",
         ),
     ] = 2000,
@@ -635,29 +625,24 @@ def parse(
     gold: Annotated[bool, Option("--gold", help="Also show the trees that the input has; not with conllu.")] = False,
     samples: Annotated[
         int | None,
-        Option(
+        whole_number(
             "--samples",
-            min=1,
-            max=MOST_TREES,
-            metavar="N",
-            help="Draw N trees of each sentence, with one root: of heads that form trees from the model's own "
+            "Draw N trees of each sentence, with one root: of heads that form trees from the model's own "
             "distribution, else in proportion to the product of the probabilities of their arcs.",
+            most=MOST_TREES,
         ),
     ] = None,
     best: Annotated[
         int | None,
-        Option(
+        whole_number(
             "--best",
-            min=1,
-            max=MOST_TREES,
-            metavar="N",
-            help="The N most probable trees of each sentence by the same distribution, with their log-probabilities; "
+            "The N most probable trees of each sentence by the same distribution, with their log-probabilities; "
             "with eisner those without crossing arcs.",
+            most=MOST_TREES,
         ),
     ] = None,
     seed: Annotated[
-        int | None,
-        Option("--seed", min=0, metavar="S", help="Seed of --samples, default 0.", rich_help_panel="Trees"),
+        int | None, Option("--seed", min=0, metavar="S", help="Seed of --samples, default 0.", rich_help_panel="Trees")
     ] = None,
     marginals: Annotated[
         bool, Option("--marginals", help="The probability of every head of every word, the root first (jsonl).")
@@ -667,11 +652,9 @@ def parse(
     ] = False,
     top: Annotated[
         int | None,
-        Option(
+        whole_number(
             "--top",
-            min=1,
-            metavar="N",
-            help="The N most probable tags, labels, heads or hidden words (jsonl; heads also in conllu; hidden words "
+            "The N most probable tags, labels, heads or hidden words (jsonl; heads also in conllu; hidden words "
             "also in pictures; default 5), and with --labels the N most probable latent labels (default 3).",
         ),
     ] = None,
@@ -689,11 +672,9 @@ def parse(
     weights: Weights = None,
     longest: Annotated[
         int,
-        Option(
+        whole_number(
             "--longest",
-            min=1,
-            metavar="N",
-            help="Sentences of more words or tokens are too long. 2000 take seconds and 1 GB; time and memory "
+            "Sentences of more words or tokens are too long. 2000 take seconds and 1 GB; time and memory "
             "grow with the square of the length, with eisner time with the cube.",
         ),
     ] = 2000,
@@ -726,12 +707,9 @@ def parse(
             **PATH,
         ),
     ] = None,
-    workers: Annotated[
-        int, Option("--workers", min=1, max=1024, metavar="N", help="N processes of one thread each.")
-    ] = 1,
+    workers: Annotated[int, whole_number("--workers", "N processes of one thread each.", most=1024)] = 1,
     shard: Annotated[
-        str | None,
-        Option("--shard", metavar="I/N", help="Do this share of the blocks only, I from 1 to N."),
+        str | None, Option("--shard", metavar="I/N", help="Do this share of the blocks only, I from 1 to N.")
     ] = None,
     merge: Annotated[
         bool,
@@ -742,11 +720,8 @@ def parse(
     ] = False,
     block_bytes: Annotated[
         int | None,
-        Option(
-            "--block-size",
-            min=1,
-            metavar="BYTES",
-            help="Bytes of a block; default: a 64th of the input, from 65,536 to 4,194,304.",
+        whole_number(
+            "--block-size", "Bytes of a block; default: a 64th of the input, from 65,536 to 4,194,304.", metavar="BYTES"
         ),
     ] = None,
     threads: Threads = None,
@@ -783,12 +758,12 @@ def generate(
     prompt: Annotated[
         str | None, Argument(metavar="[PROMPT]", help="The text to go on from; default, and -: each line of stdin.")
     ] = None,
-    words: Annotated[int, Option("--words", min=1, metavar="N", help="The most words of a continuation.")] = 20,
+    words: Annotated[int, whole_number("--words", "The most words of a continuation.")] = 20,
     temperature: Annotated[
         float, Option("--temperature", min=0.0, metavar="T", help="Divide scores by T; 0: the most probable word.")
     ] = 1.0,
     top_k: Annotated[
-        int | None, Option("--top-k", min=1, metavar="K", help="Choose among the K most probable words.")
+        int | None, whole_number("--top-k", "Choose among the K most probable words.", metavar="K")
     ] = None,
     top_p: Annotated[
         float | None,
@@ -796,7 +771,7 @@ def generate(
     ] = None,
     seed: Annotated[int, Option("--seed", min=0, metavar="S", help="Seed of the choices.")] = 0,
     stop: Annotated[str | None, Option("--stop", metavar="WORD", help="End a continuation at this word.")] = None,
-    number: Annotated[int, Option("--n", min=1, metavar="N", help="Continuations of each prompt.")] = 1,
+    number: Annotated[int, whole_number("--n", "Continuations of each prompt.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Write prompts with the words that a causal language model (`task.kind: lm`) goes on with."""
@@ -835,12 +810,10 @@ def convert(
     ] = None,
     rows: Annotated[
         int | None,
-        Option(
+        whole_number(
             "--rows",
-            min=1,
-            max=20,
-            metavar="N",
-            help="The most tuples of a sentence, or levels of nested coordinations; default: all, of levels 20.",
+            "The most tuples of a sentence, or levels of nested coordinations; default: all, of levels 20.",
+            most=20,
         ),
     ] = None,
     fix_lengths: Annotated[
@@ -918,8 +891,7 @@ def export(
     format: Annotated[ExportName, Option("--format", help=f"{_rows(EXPORTS.values())}.")] = "safetensors",
     dtype: Annotated[Dtype, Option("--dtype", help="Precision of the weights.")] = "float32",
     expand_shared: Annotated[
-        bool,
-        Option("--expand-shared", help="With --format hf: write tensors that layers share once for each layer."),
+        bool, Option("--expand-shared", help="With --format hf: write tensors that layers share once for each layer.")
     ] = False,
     arcs: Annotated[
         bool, Option("--arcs", help="With --format pt2 or onnx: also the probabilities of arcs, as a further output.")
@@ -929,8 +901,7 @@ def export(
         Option("--name", metavar="NAME", help="With --format wheel: the package's name; default: the recipe's."),
     ] = None,
     package_version: Annotated[
-        str | None,
-        Option("--package-version", metavar="N.N", help="With --format wheel: its version; default: 1.0.0."),
+        str | None, Option("--package-version", metavar="N.N", help="With --format wheel: its version; default: 1.0.0.")
     ] = None,
     licence: Annotated[
         str | None,

@@ -258,13 +258,6 @@ def set_up() -> None:
     sys.stderr = io.TextIOWrapper(logs, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-def tell(show: Callable[..., None]) -> None:
-    """Let something write to a file that it gets, and pass that on to standard error, made harmless."""
-    text = io.StringIO()
-    show(file=text)
-    sys.stderr.write(harmless(text.getvalue()))
-
-
 class _Stream(io.RawIOBase):
     """The end of a stream that writes to a descriptor, stdout or stderr."""
 

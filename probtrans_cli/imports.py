@@ -40,13 +40,9 @@ def quickly(*, compiles: bool) -> Iterator[None]:
         if leaves_out:
             del sys.modules[_META_KERNELS]
             sys.meta_path.insert(0, _BeforeCompilers())
-            _let_generators_be_made()
+            # From torch 2.13 on, what is left out gives `torch.Generator` its metaclass, without which there are none.
+            torch = sys.modules.get("torch")
+            if torch is not None and hasattr(torch._C, "_set_generator_metaclass"):
+                torch._C._set_generator_metaclass(import_module("torch._opaque_base").OpaqueBaseMeta)
         if collects:
             gc.enable()
-
-
-def _let_generators_be_made() -> None:
-    # From torch 2.13 on, what is left out gives `torch.Generator` its metaclass, without which there are none.
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch._C, "_set_generator_metaclass"):
-        torch._C._set_generator_metaclass(import_module("torch._opaque_base").OpaqueBaseMeta)
