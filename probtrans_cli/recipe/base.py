@@ -53,19 +53,15 @@ class Section(BaseModel):
     # The docstrings of keys are read by the reference alone: pydantic would read them all at each start, for 0.1 s.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Of what a prepared folder is made from: keys that are younger than the format of such folders, with their
+    defaults. A folder's description leaves out these values, so that older folders stay up to date."""
+
 
 class KindSection(Section):
     """Base of the sections among which ``kind:`` chooses."""
 
     kind: str  # the name of the kind; each kind has a literal of one value
-
-
-class FormatOptions(Section):
-    """The layout of the files of a format."""
-
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Keys that are younger than the format of prepared folders, with their defaults, which a folder's description
-    leaves out."""
 
 
 class InconsistentError(ValueError):

@@ -6,17 +6,16 @@ names that `data.format` may have. How a vocabulary is built and a format is rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from probtrans_cli.recipe.base import (
     File,
     Files,
-    FormatOptions,
     Fraction,
     Inconsistency,
     Kinds,
@@ -29,11 +28,11 @@ from probtrans_cli.recipe.base import (
 )
 
 
-class Table(FormatOptions):
+class Table(Section):
     """A file with one sentence on each line, already split into words at white space. The labels are the column
     `label`."""
 
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"columns": None, "quoting": None})
+    added_later = MappingProxyType({"columns": None, "quoting": None})
 
     text: NonNegativeInt = 0
     """Column of the sentence, from 0."""
@@ -72,10 +71,6 @@ class Table(FormatOptions):
 class VocabularySection(KindSection):
     """What the model reads. Each kind of vocabulary is a row of :data:`VOCABULARIES`."""
 
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Keys that are younger than the format of prepared folders, with their defaults. A folder's description leaves out
-    these values, so that older folders stay up to date."""
-
     counts_words: ClassVar[bool] = False
     """Whether every entry is a whole word with its training count, as `model.head_bias` needs."""
     has_extra_words: ClassVar[bool] = False
@@ -113,8 +108,7 @@ VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
 class WordFeatures(Section):
     """Features of a word's spelling, added to its unary scores: `S[w] = row of w + sum of the rows of its features`."""
 
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": 0, "rank": None})
-    """See :class:`VocabularySection`."""
+    added_later = MappingProxyType({"window": 0, "rank": None})
 
     prefixes: Annotated[int, Field(ge=0, le=16)] = 4
     """Use prefixes of 1 up to this many characters, lower-cased; 0 = none."""
@@ -138,7 +132,7 @@ class WordFeatures(Section):
 class WordVocabulary(VocabularySection):
     """Every word of the training file that is frequent enough. All other words are `<unk>`."""
 
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None, "punctuation": True, "folder": None})
+    added_later = MappingProxyType({"features": None, "punctuation": True, "folder": None})
     counts_words = has_extra_words = True
     beside_folder = (
         ("min_count", "max_size", "lowercase", "digits", "punctuation"),
@@ -185,7 +179,7 @@ class WordPieceVocabulary(VocabularySection):
     stand around every sentence. The first piece of a word represents it. Needs the package `tokenizers` (extra
     `hf`)."""
 
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None})
+    added_later = MappingProxyType({"features": None})
     has_extra_words = True
     beside_folder = ("size", "lowercase"), "for a trained vocabulary only: leave it out"
 
@@ -265,11 +259,11 @@ ABSENT = {"upos": "_", "xpos": "_", "tag": "_", "deprel": "_", "udeprel": "_"}
 `_` in the column `feats`, and that is what is to be learned."""
 
 
-class Columns(FormatOptions):
+class Columns(Section):
     """A file with one word on each line. Columns count from 0, or from the end if negative. The tags are the column
     `tag`."""
 
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"comments": None, "strict": False})
+    added_later = MappingProxyType({"comments": None, "strict": False})
 
     word: int = 0
     """Column of the word."""
@@ -291,7 +285,7 @@ class Columns(FormatOptions):
     `B_PER` among `B-PER`."""
 
 
-class Keys(FormatOptions):
+class Keys(Section):
     """A file with one JSON object on each line. The labels are the column `label`."""
 
     text: str = "text"
@@ -301,7 +295,7 @@ class Keys(FormatOptions):
     mlm` and `lm`."""
 
 
-class Documents(FormatOptions):
+class Documents(Section):
     """A file of documents for `task.kind: pretrain`: one sentence on each line with white space between tokens, and
     blank lines between documents. `prepare` makes instances of them, which the model reads."""
 
@@ -328,7 +322,7 @@ ROWS = {"extractions": 5, "coordinations": 3}
 NO_BLANK = r"^\S+$"
 
 
-class Grid(FormatOptions):
+class Grid(Section):
     """Rows of labels for `format: extractions` and `format: coordinations`. Every word has a label in each row. A row
     is a tuple (arg1; relation; arg2), or a level of nested coordinations."""
 
