@@ -1,7 +1,7 @@
 """The recipe: everything that determines a run, as one validated tree of values. Imports no torch.
 
-``Recipe`` is the schema, and ``inconsistencies`` says which values of different sections do not go together (what
-concerns one kind of model or task alone, that kind says). :mod:`probtrans_cli.recipe.source` reads YAML, applies
+``Recipe`` is the schema, with the rules of which values of different sections do not go together (what concerns one
+kind of model or task alone, that kind says). :mod:`probtrans_cli.recipe.source` reads YAML, applies
 ``KEY=VALUE`` overrides and turns every fault into one message. Derived values (``null`` = automatic) are filled in by
 :meth:`Recipe.resolved`, after the overrides.
 """
@@ -58,8 +58,18 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
-        if faults := inconsistencies(self):
-            raise InconsistentError(faults)
+        data, model = self.data, self.model
+        of_sections = (
+            (("data", "table"), data.table.inconsistencies()),
+            (("data", "vocabulary"), data.vocabulary.inconsistencies()),
+            (("model",), model.inconsistencies()),
+            (("model",), model.inconsistencies_with(data.vocabulary)),
+            ((), self.task.inconsistencies_with(self)),
+        )
+        within = [((*section, *path), reason) for section, faults in of_sections for path, reason in faults]
+        between = [*_model(self), *_data(self), *_lengths(self), *_training(self), *_uncertain_weights(self)]
+        if within or between:
+            raise InconsistentError(between + within)
         return self
 
     @property
@@ -119,20 +129,6 @@ for table in (VOCABULARIES, FORMATS, MODELS, DECOMPOSITIONS, FACTORS, POSITIONS,
 # --- values that do not go together -----------------------------------------------------------------------------------
 
 
-def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
-    """Return every inconsistency of a recipe: the key's path, and why its value does not go with the others."""
-    data, model = recipe.data, recipe.model
-    of_sections = (
-        (("data", "table"), data.table.inconsistencies()),
-        (("data", "vocabulary"), data.vocabulary.inconsistencies()),
-        (("model",), model.inconsistencies()),
-        (("model",), model.inconsistencies_with(data.vocabulary)),
-        ((), recipe.task.inconsistencies_with(recipe)),
-    )
-    within = [((*section, *path), reason) for section, faults in of_sections for path, reason in faults]
-    return [*_model(recipe), *_data(recipe), *_training(recipe), *_uncertain_weights(recipe), *within]
-
-
 def _model(recipe: Recipe) -> Iterator[Inconsistency]:
     task, facts = recipe.task, recipe.model.facts
     layers, frozen, path = facts.separate_layers, recipe.train.freeze, ("train", "freeze")
@@ -173,7 +169,11 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
         names = [row.name for row in FORMATS.values() if row.options == options]
         if data.format not in names and getattr(data, options) != Data.model_fields[options].default:
             yield ("data", options), f"for `data.format: {' or '.join(names)}` only: leave it out"
-    yield from _labels_of_sentences(data, task)
+    for name, section in (("table", data.table), ("jsonl", data.jsonl)):
+        if section.text == section.label:
+            yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
+        elif section.label is None and task.needs == "class":
+            yield ("data", name, "label"), f"found null, but `kind: {task.kind}` learns the labels"
     if data.raw is not None and not getattr(task, "mlm", None):
         yield ("data", "raw"), "nothing is learned of it: set task.mlm=0.03 (`kind: parsing`), or leave this out"
     elif data.raw is not None and task.needs != "parses":
@@ -188,31 +188,21 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
         yield words, "coordinations have no extra words: leave this out"
     if data.extra_words and not vocabulary.has_extra_words:
         yield words, f"a vocabulary of kind `{vocabulary.kind}` has no entries for extra words: set this to []"
+
+
+def _lengths(recipe: Recipe) -> Iterator[Inconsistency]:
+    data, task, vocabulary = recipe.data, recipe.task, recipe.data.vocabulary
     if data.format == "documents" and data.select != Select():
         yield ("data", "select"), "documents are read as a whole: leave this out"
-    yield from _blocks(recipe)
+    if data.blocks is not None:
+        if task.needs != "words" or vocabulary.omits_words or not vocabulary.counts_words:
+            yield ("data", "blocks"), "blocks are for `kind: lm` and `mlm`, and a vocabulary of words: leave this out"
+        if data.longest is not None:
+            yield ("data", "longest"), "data.blocks says how many words a block has: leave this out"
     if data.format == "documents" and data.longest is not None:
         yield ("data", "longest"), "documents have data.documents.max_length: leave this out"
     elif data.too_long != "error" and (reason := _undivided(data, task)):
         yield ("data", "too_long"), reason
-
-
-def _labels_of_sentences(data: Data, task: TaskSection) -> Iterator[Inconsistency]:
-    for name, section in (("table", data.table), ("jsonl", data.jsonl)):
-        if section.text == section.label:
-            yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
-        elif section.label is None and task.needs == "class":
-            yield ("data", name, "label"), f"found null, but `kind: {task.kind}` learns the labels"
-
-
-def _blocks(recipe: Recipe) -> Iterator[Inconsistency]:
-    data, vocabulary = recipe.data, recipe.data.vocabulary
-    if data.blocks is None:
-        return
-    if recipe.task.needs != "words" or vocabulary.omits_words or not vocabulary.counts_words:
-        yield ("data", "blocks"), "blocks are for `kind: lm` and `mlm`, and a vocabulary of words: leave this out"
-    if data.longest is not None:
-        yield ("data", "longest"), "data.blocks says how many words a block has: leave this out"
 
 
 def _undivided(data: Data, task: TaskSection) -> str:
