@@ -60,12 +60,21 @@ class FolderConfig(BaseModel):
     """What the model is called, for people."""
     usual: ClassVar[Mapping[str, Any]]
     """The values of keys that have one value alone here."""
-    sizes: ClassVar[tuple[str, str, str]]
-    """The keys of width, number of heads, and activation."""
+    options: ClassVar[Mapping[str, str]]
+    """The key of each option of a `model` section, with `rows` for those of its positions."""
+    can_pool: ClassVar[bool] = False
+    """Whether there are models of this kind with a pooler."""
 
     def section(self, *, pooler: bool = False) -> Transformer:
-        """The ``model`` section of a recipe with this encoder."""
-        raise NotImplementedError
+        """The ``model`` section of a recipe with this encoder; ``pooler``: the folder has one."""
+        values = {option: getattr(self, key) for option, key in self.options.items()}
+        values["positions"] = AbsolutePositions(kind="absolute", rows=values.pop("rows"))
+        values["activation"] = ACTIVATIONS[values["activation"]]
+        values["inner"] = values["inner"] or 4 * values["width"]
+        values["norm_eps"] = values["norm_eps"] or SMALLEST_EPS
+        values["std"] = values["std"] or 0.02
+        preset = type(self).model_fields["model_type"].default
+        return Transformer(kind="transformer", preset=preset, pooler=pooler and self.can_pool, **values)
 
     def derived(self) -> Mapping[str, int]:
         """The keys of the model's kin that it has not, with the values that would say what it is."""
@@ -73,15 +82,17 @@ class FolderConfig(BaseModel):
 
     def unsupported(self, content: Mapping[str, Any]) -> Iterator[str]:
         """Yield the keys whose values make another model of it."""
-        width, heads, activation = (getattr(self, key) for key in self.sizes)
+        of_width, of_heads, of_activation = (self.options[option] for option in ("width", "heads", "activation"))
+        activation = getattr(self, of_activation)
         if activation not in ACTIVATIONS:
-            yield f"{self.sizes[2]}: {activation!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
+            yield f"{of_activation}: {activation!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
         for key, usual in self.usual.items():
             if (value := getattr(self, key)) not in (usual, None):
                 only = f"{value!r} is unsupported; only {usual!r} is read"
                 yield f"{key}: {only if isinstance(usual, str) else f'{_shown(value)} is unsupported'}"
+        width, heads = getattr(self, of_width), getattr(self, of_heads)
         if width % heads:
-            yield f"{self.sizes[0]}: {width} is not a multiple of {self.sizes[1]} {heads}"
+            yield f"{of_width}: {width} is not a multiple of {of_heads} {heads}"
         for key, neutral in _NEUTRAL.items():
             value = content.get(key)
             if value is not None and not any(value == it and type(value) is type(it) for it in neutral):
@@ -104,7 +115,14 @@ class BertConfig(FolderConfig):
 
     name = "BERT"
     usual: ClassVar = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
-    sizes = "hidden_size", "num_attention_heads", "hidden_act"
+    options: ClassVar = {
+        "width": "hidden_size", "inner": "intermediate_size", "heads": "num_attention_heads",
+        "layers": "num_hidden_layers", "rows": "max_position_embeddings", "norm_eps": "layer_norm_eps",
+        "activation": "hidden_act", "segments": "type_vocab_size", "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob", "embedding_dropout": "hidden_dropout_prob",
+        "std": "initializer_range",
+    }  # fmt: skip
+    can_pool = True
 
     model_type: str | None = "bert"
     vocab_size: PositiveInt = 30522
@@ -124,25 +142,6 @@ class BertConfig(FolderConfig):
     add_cross_attention: bool = False
     position_embedding_type: str | None = "absolute"
 
-    def section(self, *, pooler: bool = False) -> Transformer:
-        return Transformer(
-            kind="transformer",
-            preset="bert",
-            width=self.hidden_size,
-            inner=self.intermediate_size,
-            heads=self.num_attention_heads,
-            layers=self.num_hidden_layers,
-            positions=AbsolutePositions(kind="absolute", rows=self.max_position_embeddings),
-            norm_eps=self.layer_norm_eps or SMALLEST_EPS,
-            activation=ACTIVATIONS[self.hidden_act],  # type: ignore[arg-type]
-            segments=self.type_vocab_size,
-            pooler=pooler,
-            dropout=self.hidden_dropout_prob,
-            attention_dropout=self.attention_probs_dropout_prob,
-            embedding_dropout=self.hidden_dropout_prob,
-            std=self.initializer_range or 0.02,
-        )
-
     def derived(self) -> Mapping[str, int]:
         width, heads = self.hidden_size, self.num_attention_heads
         of_heads = {"attention_head_size": width // heads, "num_key_value_heads": heads}
@@ -157,7 +156,11 @@ class Gpt2Config(FolderConfig):
         "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "reorder_and_upcast_attn": False,
         "add_cross_attention": False, "tie_word_embeddings": True,
     }  # fmt: skip
-    sizes = "n_embd", "n_head", "activation_function"
+    options: ClassVar = {
+        "width": "n_embd", "inner": "n_inner", "heads": "n_head", "layers": "n_layer", "rows": "n_positions",
+        "norm_eps": "layer_norm_epsilon", "activation": "activation_function", "dropout": "resid_pdrop",
+        "attention_dropout": "attn_pdrop", "embedding_dropout": "embd_pdrop", "std": "initializer_range",
+    }  # fmt: skip
 
     model_type: str = "gpt2"
     vocab_size: PositiveInt = 50257
@@ -177,24 +180,6 @@ class Gpt2Config(FolderConfig):
     reorder_and_upcast_attn: bool = False
     add_cross_attention: bool = False
     tie_word_embeddings: bool = True
-
-    def section(self, *, pooler: bool = False) -> Transformer:
-        del pooler
-        return Transformer(
-            kind="transformer",
-            preset="gpt2",
-            width=self.n_embd,
-            inner=self.n_inner or 4 * self.n_embd,
-            heads=self.n_head,
-            layers=self.n_layer,
-            positions=AbsolutePositions(kind="absolute", rows=self.n_positions),
-            norm_eps=self.layer_norm_epsilon or SMALLEST_EPS,
-            activation=ACTIVATIONS[self.activation_function],  # type: ignore[arg-type]
-            dropout=self.resid_pdrop,
-            attention_dropout=self.attn_pdrop,
-            embedding_dropout=self.embd_pdrop,
-            std=self.initializer_range or 0.02,
-        )
 
 
 C = TypeVar("C", bound=FolderConfig)
