@@ -11,7 +11,7 @@ Imports no torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -45,6 +45,12 @@ Files = File | Annotated[list[File], Field(min_length=1)]
 
 Inconsistency = tuple[tuple[str, ...], str]
 """A key's path, and why its value does not go together with others."""
+
+
+def below(path: tuple[str, ...], faults: Iterable[Inconsistency]) -> Iterator[Inconsistency]:
+    """Yield the faults of a section with the section's own path in front of theirs."""
+    for key, reason in faults:
+        yield (*path, *key), reason
 
 
 class Section(BaseModel):

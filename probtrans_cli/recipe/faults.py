@@ -73,19 +73,18 @@ def choose_kinds(document: Document, section: Any, schema: Schema, path: Key = (
     without meaning; an override ``SECTION=null`` takes a section away that has a default and is never null itself."""
     if not isinstance(section, dict):
         return
-    members = kinds(schema)
     if has_kinds(schema):
         if isinstance(default := schema.get("default"), dict):
             section.setdefault("kind", default["kind"])
         overridden = {key[: len(path) + 1] for key, place in document.values.items() if place.override}
-        kind = kind_of(section)
-        if kind in members and document.place((*path, "kind")).override:
-            elsewhere = {key for member in members.values() for key in member["properties"]}
-            for key in elsewhere & section.keys() - members[kind]["properties"].keys():
+        if (fields := fields_of(schema, section)) and document.place((*path, "kind")).override:
+            elsewhere = {key for member in kinds(schema).values() for key in member["properties"]}
+            for key in elsewhere & section.keys() - fields.keys():
                 if (*path, key) not in overridden:
                     del section[key]
+    fields = fields_of(schema, section)
     for key, value in list(section.items()):
-        below = schema_below(schema, key, section)
+        below = fields.get(key, {})
         if value is None and kinds(below) and "default" in below and {"type": "null"} not in below.get("anyOf", ()):
             if document.place((*path, key)).override:
                 del section[key]
@@ -93,11 +92,11 @@ def choose_kinds(document: Document, section: Any, schema: Schema, path: Key = (
             choose_kinds(document, value, below, (*path, key))
 
 
-def schema_below(schema: Schema, key: str, section: dict[str, Any]) -> Schema:
-    """Return the schema of a key within a section; empty where there is no such key."""
-    members = kinds(schema).get(kind_of(section) if has_kinds(schema) else "", {})
-    below: Schema = members.get("properties", {}).get(key, {})
-    return below
+def fields_of(schema: Schema, section: dict[str, Any]) -> dict[str, Schema]:
+    """Return the schemas of the keys that a section of this kind has; empty where there is no such kind."""
+    member = kinds(schema).get(kind_of(section) if has_kinds(schema) else "", {})
+    fields: dict[str, Schema] = member.get("properties", {})
+    return fields
 
 
 def kind_of(section: dict[str, Any]) -> str:
@@ -165,7 +164,7 @@ def _fault(document: Document, location: tuple[int | str, ...]) -> Fault:
                     break
                 part = parts.pop(0)
             key, section, above = str(part), value, schema
-            path, schema = (*path, key), schema_below(above, key, section)
+            path, schema = (*path, key), fields_of(above, section).get(key, {})
             if key not in section:
                 return Fault(document.place(path), path, f"this key is missing; it takes {takes(schema)}")
             if not schema:
@@ -216,10 +215,9 @@ def _suggestion(value: Any, schema: Schema) -> str:
 
 
 def _unknown(section: dict[str, Any], schema: Schema, path: Key) -> str:
-    key, members, kind = path[-1], kinds(schema), kind_of(section) if has_kinds(schema) else ""
-    if with_it := [f"`kind: {name}`" for name, member in members.items() if key in member["properties"]]:
-        return f"unknown key with `kind: {printable(kind, 40)}`; it belongs to {' and '.join(with_it)}"
-    names = list(members.get(kind, {}).get("properties", ()))
+    key, names = path[-1], list(fields_of(schema, section))
+    if with_it := [f"`kind: {name}`" for name, member in kinds(schema).items() if key in member["properties"]]:
+        return f"unknown key with `kind: {printable(kind_of(section), 40)}`; it belongs to {' and '.join(with_it)}"
     hints = [f"did you mean `{close}`?" for close in difflib.get_close_matches(key[:80], names, n=1)]
     if places := sorted({keys[:-1] for keys, _ in every_key() if keys[-1] == key and key != "kind"}):
         sections = (f"`{'.'.join(place)}`" if place else "the top level" for place in places)

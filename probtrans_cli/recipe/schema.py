@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from probtrans_cli.recipe import grids as _grids  # noqa: F401 - it adds two kinds of tasks
-from probtrans_cli.recipe.base import NAME, Inconsistency, InconsistentError, Section
+from probtrans_cli.recipe.base import NAME, Inconsistency, InconsistentError, Section, below
 from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data, Grid, Select
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer
 from probtrans_cli.recipe.model.base import Bayes, WeightPredict
@@ -59,17 +59,20 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
         data, model = self.data, self.model
-        of_sections = (
-            (("data", "table"), data.table.inconsistencies()),
-            (("data", "vocabulary"), data.vocabulary.inconsistencies()),
-            (("model",), model.inconsistencies()),
-            (("model",), model.inconsistencies_with(data.vocabulary)),
-            ((), self.task.inconsistencies_with(self)),
-        )
-        within = [((*section, *path), reason) for section, faults in of_sections for path, reason in faults]
-        between = [*_model(self), *_data(self), *_lengths(self), *_training(self), *_uncertain_weights(self)]
-        if within or between:
-            raise InconsistentError(between + within)
+        faults = [
+            *_model(self),
+            *_data(self),
+            *_lengths(self),
+            *_training(self),
+            *_uncertain_weights(self),
+            *below(("data", "table"), data.table.inconsistencies()),
+            *below(("data", "vocabulary"), data.vocabulary.inconsistencies()),
+            *below(("model",), model.inconsistencies()),
+            *below(("model",), model.inconsistencies_with(data.vocabulary)),
+            *self.task.inconsistencies_with(self),
+        ]
+        if faults:
+            raise InconsistentError(faults)
         return self
 
     @property

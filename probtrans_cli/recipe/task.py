@@ -339,10 +339,8 @@ class EntityRecognition(TaskSection):
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         if recipe.data.columns.entities is None and recipe.data.format == "columns":
-            yield (
-                ("data", "columns", "entities"),
-                "`kind: ner` learns entities: set this to bioes (the paper's) or iob2",
-            )
+            reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
+            yield ("data", "columns", "entities"), reason
 
 
 @TASKS.add
@@ -547,21 +545,19 @@ class Parsing(TaskSection):
         is_tree = self.output == "biaffine" and self.heads == "tree"
         return ("heads: tree", "heads=independent") if is_tree else None
 
-    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
-        faults: list[Inconsistency] = []
+    def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         facts, path = recipe.model.facts, ("task", "output")
         if self.output == "heads" and not (facts.has_head_labels and facts.has_root):
             reason = "heads are those of a probabilistic model: set model.head_labels=true and model.root='{}'"
-            faults.append((path, f"{reason}, or choose biaffine"))
+            yield path, f"{reason}, or choose biaffine"
         if self.output == "heads" and recipe.data.vocabulary.kind != "words" and not facts.encoders:
-            faults.append((path, "heads are of words: choose a vocabulary of words, model.kind: stacked, or biaffine"))
+            yield path, "heads are of words: choose a vocabulary of words, model.kind: stacked, or biaffine"
         if self.every_iteration and self.output != "heads":
-            faults.append((("task", "every_iteration"), "for `task.output: heads` only: leave it out"))
+            yield ("task", "every_iteration"), "for `task.output: heads` only: leave it out"
         if len(set(self.tags)) < len(self.tags):
-            faults.append((("task", "tags"), "a column stands there twice"))
+            yield ("task", "tags"), "a column stands there twice"
         if self.mlm > 0.0 and recipe.data.raw is None:
-            faults.append((("task", "mlm"), "there are no sentences to hide words of: name their file with data.raw"))
+            yield ("task", "mlm"), "there are no sentences to hide words of: name their file with data.raw"
         elif self.mlm > 0.0 and facts.encoders:
             reason = "words have vectors of the lower encoder's, and states are the upper one's: set this to 0"
-            faults.append((("task", "mlm"), reason))
-        return faults
+            yield ("task", "mlm"), reason

@@ -21,6 +21,7 @@ from probtrans_cli.recipe.base import (
     PositiveFloat,
     Section,
     Size,
+    below,
 )
 from probtrans_cli.recipe.data import VocabularySection
 from probtrans_cli.recipe.model.base import MODELS, Facts, Growth, ModelSection, in_proportion
@@ -147,9 +148,9 @@ class HeadBias(Section):
         for name, value in self.model_dump().items():
             if isinstance(value, list) and len(value) != channels:
                 reason = f"{len(value)} numbers for {channels} channels: give one for each, or one for all"
-                yield ("head_bias", name), reason
+                yield (name,), reason
         if self.asks("root") and not has_root:
-            yield ("head_bias", "root"), "the model has no root node: set model.root='{}', or leave it out"
+            yield ("root",), "the model has no root node: set model.root='{}', or leave it out"
 
     @property
     def order_cues(self) -> int:
@@ -527,12 +528,13 @@ class ProbabilisticTransformer(ModelSection):
             reason = "the root's label is one of several: set model.head_labels=true and more channels, or false here"
             yield ("root", "own_label"), reason
         for number, factor in enumerate(self.factors):
-            yield from ((("factors", str(number), *path), why) for path, why in factor.inconsistencies())
+            yield from below(("factors", str(number)), factor.inconsistencies())
         yield from self._causal_inconsistencies()
         yield from self._variables_that_do_not_fit()
         yield from self._unscaled()
         if self.head_bias is not None:
-            yield from self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
+            faults = self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
+            yield from below(("head_bias",), faults)
 
     def _unscaled(self) -> Iterator[Inconsistency]:
         if self.base_width is None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from probtrans_cli.recipe.base import MOST_NUMBERS, TOO_LARGE, AllBut, File, Fraction, Inconsistency
+from probtrans_cli.recipe.base import MOST_NUMBERS, TOO_LARGE, AllBut, File, Fraction, Inconsistency, below
 from probtrans_cli.recipe.data import VocabularySection
 from probtrans_cli.recipe.model.base import MODELS, Facts, ModelSection
 from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS, FACTORS, ProbabilisticTransformer
@@ -100,7 +100,8 @@ class Stacked(ModelSection):
             ("upper", "segments"): "the lower encoder reads segments: set this to 0",
         }
         parts = self.facts.encoders
-        yield from (((name, *path), why) for name, part in parts.items() for path, why in part.inconsistencies())
+        for name, part in parts.items():
+            yield from below((name,), part.inconsistencies())
         for (name, key), reason in without_meaning.items():
             if getattr(parts[name], key, None):
                 yield (name, key.rstrip("_")), reason
@@ -110,7 +111,7 @@ class Stacked(ModelSection):
 
     def inconsistencies_with(self, vocabulary: VocabularySection) -> Iterator[Inconsistency]:
         for name, part in self.facts.encoders.items():
-            yield from (((name, *path), why) for path, why in part.inconsistencies_with(vocabulary))
+            yield from below((name,), part.inconsistencies_with(vocabulary))
 
 
 MODELS.used_in(Stacked)
