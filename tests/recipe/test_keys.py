@@ -66,11 +66,10 @@ def test_a_key_that_no_recipe_sets_has_a_reason() -> None:
 
 def test_removed_keys_are_read_where_they_change_nothing_and_refused_by_name_elsewhere() -> None:
     keys = {".".join(path) for path, _ in every_key()}
+    relative = "model={kind: transformer, bayes: {}, positions: {kind: relative}}"
     for key, (neutral, advice) in REMOVED.items():
         assert key not in keys
-        start = (
-            ["model={kind: transformer, bayes: {}, positions: {kind: relative}}"] if key.startswith("model.") else []
-        )
+        start = [relative] if key.startswith("model.") else []
         assert read(SMALL, *start, f"{key}={neutral}") == read(SMALL, *start)
         assert refused(SMALL, *start, f"{key}=7") == [f"override '{key}=7': {key}: this key was removed; {advice}"]
     start = ["model={kind: stacked, lower: {kind: transformer, positions: {kind: relative}}}"]

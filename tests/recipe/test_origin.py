@@ -6,7 +6,6 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small_recipes import FULL, SMALL, read, refused
@@ -17,33 +16,7 @@ from probtrans_cli.recipe.model import Transformer
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import describe, dump_recipe, load_recipe, shipped_recipes
 
-CONFIG: dict[str, Any] = {
-    "model_type": "bert",
-    "hidden_size": 24,
-    "num_attention_heads": 3,
-    "num_hidden_layers": 2,
-    "intermediate_size": 40,
-    "hidden_act": "gelu_new",
-    "hidden_dropout_prob": 0.2,
-    "attention_probs_dropout_prob": 0.3,
-    "max_position_embeddings": 64,
-    "type_vocab_size": 1,
-    "layer_norm_eps": 1e-7,
-    "initializer_range": 0.03,
-}
 FROM = "model={kind: transformer, from: models/small}"
-
-
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The config.json of `models/small` below $PROBTRANS_DATA, which is not the current folder."""
-    folder = tmp_path / "corpora" / "models" / "small"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "corpora"))
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    return folder / "config.json"
 
 
 def transformer(recipe: Recipe) -> Transformer:
@@ -116,10 +89,11 @@ def test_folders_that_are_none_are_refused_in_one_line(config: Path) -> None:
     (message,) = refused(SMALL, "model={kind: transformer, from: models/minilm}")
     assert "model.from: there is no folder 'models/minilm' (tried models/minilm, " in message
     assert message.endswith("run `probtrans fetch minilm`")
+    small = json.loads(config.read_text("utf-8"))
     for content, words in (
-        ({**CONFIG, "hidden_size": 0}, "config.json: hidden_size: found 0, wanted a whole number ≥ 1"),
-        ({**CONFIG, "model_type": "roberta"}, "config.json: model_type: 'roberta' is unsupported"),
-        ({**CONFIG, "hidden_size": 300_000}, "config.json: larger than any model may be: width"),
+        ({**small, "hidden_size": 0}, "config.json: hidden_size: found 0, wanted a whole number ≥ 1"),
+        ({**small, "model_type": "roberta"}, "config.json: model_type: 'roberta' is unsupported"),
+        ({**small, "hidden_size": 300_000}, "config.json: larger than any model may be: width"),
         ([], "config.json: not a JSON object"),
     ):
         config.write_text(json.dumps(content), encoding="utf-8")
@@ -142,11 +116,6 @@ def test_what_is_no_path_is_refused_by_the_schema() -> None:
     for value in ("3", "[a]", "{a: b}", '""'):
         (line,) = refused(SMALL, f"model={{kind: transformer, from: {value}}}")
         assert ": model.from: found" in line
-
-
-def test_a_probabilistic_model_has_no_such_key() -> None:
-    (line,) = refused(SMALL, "model={from: models/small}")
-    assert "model.from: unknown key with `kind: probabilistic`; it belongs to `kind: transformer`" in line
 
 
 @pytest.fixture

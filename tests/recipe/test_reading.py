@@ -135,6 +135,7 @@ VALUES = [
     ("optim: {betas: [.9, fast]}", "8:21: optim.betas[1]: found the text 'fast', wanted a number ≥ 0 and < 1"),
     ("optim: {schedule: {kind: step}}", "8:26: optim.schedule.kind: found the text 'step', wanted `plateau`, `cosine`"),
     ("optim: {schedule: {kind: [a]}}", "8:26: optim.schedule.kind: found a list of 1, wanted `plateau`"),
+    ("model: {from: x}", "model.from: unknown key with `kind: probabilistic`; it belongs to `kind: transformer`"),
     ("model: {kind: windowed}", "; if a package of yours registers it, declare the entry point `probtrans.kinds` or"),
     ("optim: {schedule: {kind: 3}}", "8:26: optim.schedule.kind: found 3, wanted `plateau`"),
     ("optim: {schedule: {factor: .5}}", "8:20: optim.schedule.factor: unknown key with `kind: cosine`; it belongs to"),

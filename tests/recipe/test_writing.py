@@ -14,6 +14,7 @@ from small_recipes import SMALL, read, refused
 from probtrans_cli.recipe import reference as recipe_reference
 from probtrans_cli.recipe.base import PATH, InconsistentError
 from probtrans_cli.recipe.data import FORMATS
+from probtrans_cli.recipe.faults import fields_of
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe
 from probtrans_cli.recipe.task import TASKS
@@ -131,15 +132,13 @@ def test_overrides_do_what_editing_the_file_does(drawn: list[tuple[tuple[str, ..
     content = yaml.safe_load(SMALL)
     overrides = []
     for path, value in drawn:
-        overrides.append(f"{'.'.join(path)}={recipe_reference.write_value(value)}")
-        section, schema = content, dict(recipe_reference.root())
+        overrides.append(f"{'.'.join(path)}={write_value(value)}")
+        section, schema = content, recipe_reference.root()
         for part in path[:-1]:
-            kind = section.get("kind", "") if recipe_reference.has_kinds(schema) else ""
-            schema = recipe_reference.kinds(schema).get(kind, {}).get("properties", {}).get(part, {})
+            schema = fields_of(schema, section).get(part, {})
             default = schema.get("default") or {}
-            section = section.setdefault(
-                part, {"kind": default["kind"]} if recipe_reference.has_kinds(schema) and default else {}
-            )
+            has_kind = default and recipe_reference.has_kinds(schema)
+            section = section.setdefault(part, {"kind": default["kind"]} if has_kind else {})
         section[path[-1]] = value
     try:
         expected = Recipe.model_validate(content)
@@ -161,13 +160,8 @@ def test_texts_survive(text: str) -> None:
 
 
 def test_floats_are_floats_to_every_reader() -> None:
-    assert [write_value(number) for number in (1e-5, 1e16, 0.1, 3.0, 1.5e-9)] == [
-        "1.0e-05",
-        "1.0e+16",
-        "0.1",
-        "3.0",
-        "1.5e-09",
-    ]
+    written = [write_value(number) for number in (1e-5, 1e16, 0.1, 3.0, 1.5e-9)]
+    assert written == ["1.0e-05", "1.0e+16", "0.1", "3.0", "1.5e-09"]
 
 
 def test_headers_are_comments() -> None:
