@@ -19,14 +19,8 @@ from probtrans_cli.errors import CheckpointError
 
 PACKAGE = Path(__file__).resolve().parents[2] / "probtrans_cli"
 MODEL_FILES = [
-    "config.json",
-    "eval.json",
-    "labels.json",
-    "model.safetensors",
-    "recipe.yaml",
-    "vocabulary.json",
-    "README.md",
-]
+    "config.json", "eval.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json", "README.md",
+]  # fmt: skip
 TRAINING_FILES = ["training/optimizer.safetensors", "training/state.json"]
 RESUME = ["train", "runs/tiny", "--resume"]
 
@@ -75,26 +69,25 @@ def test_a_model_can_be_used_where_only_its_training_state_is_damaged(best: Path
 def test_a_damaged_list_of_checksums_is_refused(best: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sums = best / checkpoint.SUMS
     whole = sums.read_bytes()
-    for damaged in (
-        b"",
-        whole[: len(whole) // 2],
-        whole[: whole[:-1].rindex(b"\n") + 1],
-        b"\xff\xfe",
-        b"a  b\0c\n",
-        b"\n",
+    for damaged, words in (
+        (b"", "damaged: it does not list "),
+        (whole[: len(whole) // 2], ""),
+        (whole[: whole[:-1].rindex(b"\n") + 1], ""),
+        (b"\xff\xfe", "missing or unreadable"),
+        (b"a  b\0c\n", "missing from the checkpoint"),
+        (b"\n", "damaged: a line without a file"),
+        (whole[:20], f"{checkpoint.SUMS}: damaged: a line without a file"),
+        (whole + b"0  ../../../tiny.yaml\n", "names a file outside the checkpoint"),
+        (None, f"{checkpoint.SUMS}: missing or unreadable"),
     ):
-        sums.write_bytes(damaged)
+        if damaged is None:
+            sums.unlink()
+        else:
+            sums.write_bytes(damaged)
         assert __main__.run(["eval", "runs/tiny"]) == 4, damaged
-        assert "Traceback" not in capsys.readouterr().err
-    sums.write_bytes(whole[:20])
-    assert __main__.run(["eval", "runs/tiny"]) == 4
-    assert f"{checkpoint.SUMS}: damaged: a line without a file" in capsys.readouterr().err
-    sums.write_bytes(whole + b"0  ../../../tiny.yaml\n")
-    assert __main__.run(["eval", "runs/tiny"]) == 4
-    assert "outside" in capsys.readouterr().err
-    sums.unlink()
-    assert __main__.run(["eval", "runs/tiny"]) == 4
-    assert checkpoint.SUMS in capsys.readouterr().err
+        message = capsys.readouterr().err
+        assert words in message
+        assert "Traceback" not in message
 
 
 def test_half_written_folders_are_never_chosen_and_removed(best: Path) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Invoke, Ran, refused
+from support import Invoke, refused
 
 from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError
@@ -111,36 +110,24 @@ def test_a_resumed_run_does_not_forget_that_its_best_checkpoint_is_gone(run: Pat
     refused(ran, 4, f"the best checkpoint so far, of step {int(best.name[5:])}, is gone", "its best checkpoint")
 
 
-def broken_off(path: Path) -> None:
-    (path / "model.safetensors").unlink(missing_ok=True)
-
-
-def without_a_list(path: Path) -> None:
-    (path / checkpoint.SUMS).unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("breaking", [broken_off, without_a_list])
-def test_what_is_not_complete_is_not_taken(breaking: Callable[[Path], None], run: Path, invoke: Invoke) -> None:
+@pytest.mark.parametrize("missing", ["model.safetensors", checkpoint.SUMS])
+def test_what_is_not_complete_is_not_taken(missing: str, run: Path, invoke: Invoke) -> None:
     (FOLDER / "last").unlink()
     *_, (before, _), (newest, path) = checkpoint.steps(FOLDER)
-    breaking(path)
+    (path / missing).unlink()
     assert newest != before == named(f"{run}@last")
     for _, path in checkpoint.steps(FOLDER):
-        breaking(path)
+        (path / missing).unlink(missing_ok=True)
     refused(invoke("eval", f"{run}@last"), 4, f"no complete checkpoint: {checkpoints.name_of(newest)} lacks ")
 
 
 def test_what_there_is_holds_nothing_else(run: Path, invoke: Invoke) -> None:
-    def there(ran: Ran) -> str:
-        assert ran.code == 4
-        return ran.err.split("there are: ")[1].strip()
-
     numbers = ", ".join(str(step) for step, _ in checkpoint.steps(FOLDER))
-    assert there(invoke("eval", f"{run}@7777")) == f"best, last, {numbers}"
+    refused(invoke("eval", f"{run}@7777"), 4, f"there are: best, last, {numbers}\n")
     (FOLDER / "best").unlink()
     (FOLDER / "last").unlink()
     (FOLDER / "last").symlink_to("step-7777777")
-    assert there(invoke("eval", f"{run}@7777")) == numbers
+    refused(invoke("eval", f"{run}@7777"), 4, f"there are: {numbers}\n")
 
 
 @pytest.mark.parametrize("which", ["١", "²", "+1", "1_0", " 1", "9" * 5000, "../checkpoints/last", "nonsense", ""])
@@ -176,16 +163,14 @@ def test_what_somebody_put_into_a_checkpoint_stays(run: Path, invoke: Invoke) ->
 
 def test_pruning_removes_nothing_but_whole_checkpoints(run: Path) -> None:
     (_, oldest), *_, (_, newest) = checkpoint.steps(FOLDER)
-    for number, name in ((1, "thesis.tex"), (2, None), (3, None)):
-        shutil.copytree(newest, FOLDER / checkpoints.name_of(number))
-        if name is not None:
-            (FOLDER / checkpoints.name_of(number) / name).touch()
-    (FOLDER / checkpoints.name_of(3) / checkpoint.SUMS).unlink()
+    with_a_file, whole, without_a_list = (FOLDER / checkpoints.name_of(number) for number in (1, 2, 3))
+    for copy in (with_a_file, whole, without_a_list):
+        shutil.copytree(newest, copy)
+    (with_a_file / "thesis.tex").touch()
+    (without_a_list / checkpoint.SUMS).unlink()
     (FOLDER / "best").unlink()
     checkpoint.prune(FOLDER, 0, needed=[oldest])
-    assert {path for _, path in checkpoint.steps(FOLDER)} == {
-        oldest, newest, FOLDER / checkpoints.name_of(1), FOLDER / checkpoints.name_of(3),
-    }  # fmt: skip
+    assert {path for _, path in checkpoint.steps(FOLDER)} == {oldest, newest, with_a_file, without_a_list}
 
 
 def test_a_file_system_without_links_has_checkpoints_all_the_same(
