@@ -40,7 +40,7 @@ def _rows(rows: Iterable[Any]) -> str:
 
 def _recipes(beginning: str) -> Iterator[str]:
     # What the shell may complete a recipe to; files are completed by the shell itself.
-    from probtrans_cli.recipe.source import shipped_recipes  # noqa: PLC0415
+    from probtrans_cli.recipe.source import shipped_recipes
 
     return (name for name in shipped_recipes() if name.startswith(beginning))
 
@@ -259,7 +259,7 @@ def main(
     if version:
         console.result_json({"version": __version__}) if as_json else console.result(f"probtrans {__version__}")
     elif list_recipes:
-        from probtrans_cli.recipe import source  # noqa: PLC0415
+        from probtrans_cli.recipe import source
 
         if as_json:
             shipped = source.shipped_recipes()
@@ -267,7 +267,7 @@ def main(
         else:
             console.result("\n".join(source.catalogue()))
     elif schema:
-        from probtrans_cli.recipe.reference import json_schema  # noqa: PLC0415
+        from probtrans_cli.recipe.reference import json_schema
 
         console.result(json.dumps(json_schema(), indent=2, ensure_ascii=False))
     elif context.invoked_subcommand is None:
@@ -307,7 +307,7 @@ def fetch(
     Every file is compared with its SHA-256 before it takes its place, and a file of yours that differs is left alone.
     No other command uses the network, but for `train`, which fetches after a question, or with --fetch.
     """
-    from probtrans_cli.commands import fetch as verb  # noqa: PLC0415
+    from probtrans_cli.commands import fetch as verb
 
     _show(context, as_json, verb.fetch(verb.FetchRequest(**_given(locals()))), verb.report)
 
@@ -325,7 +325,7 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Encode the corpora of a recipe: vocabulary, labels, memory-mapped sentences; print a report."""
-    from probtrans_cli.commands import prepare as verb  # noqa: PLC0415
+    from probtrans_cli.commands import prepare as verb
 
     state, prepared = verb.prepare(verb.PrepareRequest(**_given(locals())))
     result = {"state": state, "folder": str(prepared.folder), **prepared.manifest}
@@ -340,7 +340,7 @@ def recipe(
 ) -> None:
     """Print a shipped recipe with its comments: probtrans recipe quickstart > mine.yaml. Editors that know YAML's
     language server complete its keys. probtrans train NAME --print prints every key with its value."""
-    from probtrans_cli.recipe.source import recipe_text  # noqa: PLC0415
+    from probtrans_cli.recipe.source import recipe_text
 
     console.result(recipe_text(name))
 
@@ -419,7 +419,7 @@ def train(
 ) -> None:
     """Train a recipe; writes a run folder with metrics and checkpoints."""
     with quickly(compiles=True):
-        from probtrans_cli.commands import train as verb  # noqa: PLC0415
+        from probtrans_cli.commands import train as verb
 
     values = _given(locals(), "print_recipe", "sweep", "shard", "number", "check_width", "picture")
     for option, needed, is_there in (
@@ -443,8 +443,8 @@ def train(
     if not (sweep or check_width):
         _show(context, as_json, verb.train(request), verb.training_report)
         return
-    from probtrans_cli.commands import sweep as grids  # noqa: PLC0415
-    from probtrans_cli.reports import sweeps  # noqa: PLC0415
+    from probtrans_cli.commands import sweep as grids
+    from probtrans_cli.reports import sweeps
 
     if check_width:
         result = grids.check_width(request, check_width, picture)
@@ -576,7 +576,7 @@ def evaluate(
     """Score a checkpoint on dev, test or files: the task's metric, and its trees where gold trees are there. Several
     run folders, given before the files, predict together as an ensemble."""
     with quickly(compiles=False):
-        from probtrans_cli.commands import eval as verb  # noqa: PLC0415
+        from probtrans_cli.commands import eval as verb
 
     result, failed = verb.evaluate(verb.EvalRequest(**_given(locals())))
     _show(context, as_json, result, verb.evaluation_report)
@@ -732,8 +732,8 @@ def parse(
     done."""
     values = _given(locals(), "labels", "folder", "workers", "shard", "merge", "block_bytes")
     with quickly(compiles=False):
-        from probtrans_cli.commands import bulk  # noqa: PLC0415
-        from probtrans_cli.commands import parse as verb  # noqa: PLC0415
+        from probtrans_cli.commands import bulk
+        from probtrans_cli.commands import parse as verb
 
     if seed is not None and samples is None:
         raise UsageError("--seed is that of --samples", hint="leave it out, or add --samples N")
@@ -776,8 +776,8 @@ def generate(
 ) -> None:
     """Write prompts with the words that a causal language model (`task.kind: lm`) goes on with."""
     with quickly(compiles=False):
-        from probtrans_cli.commands import generate as verb  # noqa: PLC0415
-        from probtrans_cli.statistics.sampling import Sampling  # noqa: PLC0415
+        from probtrans_cli.commands import generate as verb
+        from probtrans_cli.statistics.sampling import Sampling
 
     sampling = Sampling(words=words, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop)
     verb.generate(verb.GenerateRequest(checkpoint, prompt, sampling, number, as_json))
@@ -795,7 +795,7 @@ def serve(
     server: the same answers, without the seconds in which a model is loaded. Ends with Ctrl-C, or when terminated.
     """
     with quickly(compiles=False):
-        from probtrans_cli.commands import serve as verb  # noqa: PLC0415
+        from probtrans_cli.commands import serve as verb
 
     verb.serve(socket, checkpoints, context.obj.run)
 
@@ -826,7 +826,7 @@ def convert(
     output: Annotated[Path | None, Option("-o", "--output", help="Write to this file.", metavar="PATH", **PATH)] = None,
 ) -> None:
     """Write files of tuples or of coordinations in another form; stderr tells what was kept, and why not all."""
-    from probtrans_cli.commands import convert as verb  # noqa: PLC0415
+    from probtrans_cli.commands import convert as verb
 
     verb.convert(verb.ConvertRequest(**_given(locals())))
 
@@ -874,9 +874,9 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a file that any system wrote against gold annotation, by the same rules as eval."""
-    from probtrans_cli.data.files import display_name  # noqa: PLC0415
-    from probtrans_cli.reports.scorers import score as score_files  # noqa: PLC0415
-    from probtrans_cli.reports.scores import split_report  # noqa: PLC0415
+    from probtrans_cli.data.files import display_name
+    from probtrans_cli.reports.scorers import score as score_files
+    from probtrans_cli.reports.scores import split_report
 
     options = {"column": column, "single_match": single_match or None, "default_confidence": default_confidence}
     result = score_files(kind, predictions, gold, options | {"compat": compat, "comments": comments, "model": model})
@@ -923,7 +923,7 @@ def export(
     """Write a model as a folder of its own: one that parse and eval accept, one that runs without probtrans, or a
     package to hand on."""
     with quickly(compiles=True):
-        from probtrans_cli.commands import export as verb  # noqa: PLC0415
+        from probtrans_cli.commands import export as verb
 
     request = verb.ExportRequest(**_given(locals()))
     _show(context, as_json, verb.export(request), lambda report: verb.exported(request, report))
@@ -959,8 +959,8 @@ def table(
     paper's s.d. UAS, UUAS: punctuation removed. encoder: parameters as the paper counts them, without word scores and
     output layer. words/s (median of metrics.jsonl) and time (h:mm:ss, without evaluations) depend on the machine.
     """
-    from probtrans_cli.reports import pages, sweeps  # noqa: PLC0415
-    from probtrans_cli.reports import table as report  # noqa: PLC0415
+    from probtrans_cli.reports import pages, sweeps
+    from probtrans_cli.reports import table as report
 
     texts: dict[str, Callable[[dict[str, Any]], str]] = {
         "text": report.plain,
