@@ -21,12 +21,14 @@ pytestmark = pytest.mark.slow
 QUICK = "train.steps=3"
 
 
-def shell(script: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    path = stand_ins.install(folder / "bin")
-    return subprocess.run(
-        ["bash", "-c", f"set -eo pipefail\n{script}"], cwd=folder, env=environment(PATH=path, **more),
-        capture_output=True, text=True, timeout=300,
+def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a bash script, which must succeed, with the stand-ins of a cluster's commands."""
+    done = subprocess.run(
+        ["bash", "-c", f"set -eo pipefail\n{script}"], cwd=folder,
+        env=environment(PATH=stand_ins.install(folder / "bin")), capture_output=True, text=True, timeout=300,
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def shortened(name: str) -> str:
@@ -44,19 +46,16 @@ def test_the_commands_of_the_page_on_processes(tmp_path: Path) -> None:
     for name in ("several processes", "torchrun", "restarts"):
         folder = tmp_path / name.replace(" ", "-")
         folder.mkdir()
-        done = shell(f"{shortened(name).strip()} log.every_steps=1\n", folder)
-        assert done.returncode == 0, done.stderr
+        shell(f"{shortened(name).strip()} log.every_steps=1\n", folder)
         lines = (folder / "runs/quickstart/metrics.jsonl").read_text("utf-8").splitlines()
         found = [json.loads(line)["loss"] for line in lines if '"train"' in line]
         assert len(found) == 3
         losses.append(found)
     assert losses[1] == losses[0]
     done = shell(block("scores of several", "docs/processes.md"), tmp_path / "torchrun")
-    assert done.returncode == 0, done.stderr
     assert done.stdout.count("perplexity") == 1
     again = block("resumed elsewhere", "docs/processes.md")
     done = shell(again, tmp_path / "several-processes")
-    assert done.returncode == 0, done.stderr
     assert "resuming runs/quickstart after step 3" in done.stderr
 
 
@@ -69,8 +68,7 @@ def test_a_slurm_job_is_preempted_requeued_and_finished(tmp_path: Path) -> None:
         script = block("slurm train", "docs/clusters.md").replace("train.accumulate=8", "train.accumulate=4")
         (folder / "job.sh").write_text(script, "utf-8")
     submit = block("slurm submit", "docs/clusters.md").replace("sbatch", "sbatch --ntasks-per-node=1")
-    done = shell(submit, tmp_path / "alone")
-    assert done.returncode == 0, done.stderr
+    shell(submit, tmp_path / "alone")
     folder = tmp_path / "taken"
     path, held = stand_ins.install(folder / "bin"), Held(folder)
     with (folder / "log").open("w") as log:
@@ -102,11 +100,9 @@ def test_an_array_job_parses_what_one_process_does(tmp_path: Path) -> None:
         text = f"two {name} farmers fold\ncheap goats fold\n" * 3
         (folder / "corpus" / f"{name}.txt.gz").write_bytes(gzip.compress(text.encode()))
     train = f"probtrans -q train tiny.yaml {QUICK} --run runs/mine\n"
-    done = shell(f"{train}probtrans -q parse runs/mine corpus/*.txt.gz > one.conllu", folder)
-    assert done.returncode == 0, done.stderr
+    shell(f"{train}probtrans -q parse runs/mine corpus/*.txt.gz > one.conllu", folder)
     submit = block("slurm parse submit", "docs/clusters.md").replace("--wait", "--wait --array=1-3")
-    done = shell(submit, folder)
-    assert done.returncode == 0, done.stderr
+    shell(submit, folder)
     whole = gzip.decompress((folder / "corpus.conllu.gz").read_bytes())
     assert whole == (folder / "one.conllu").read_bytes()
     assert whole.count(b"# text = ") == 24

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -17,13 +16,13 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
+from support import ROOT, environment
 
 from probtrans_cli import __version__
 from probtrans_cli.cli import app
 from probtrans_cli.recipe.reference import every_key
 from probtrans_cli.reports.finished import PUBLISHED
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in (
@@ -60,14 +59,15 @@ def block(name: str, pages: str = "*") -> str:
 
 
 def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A bash script in which `probtrans` is this checkout's."""
+    """Run a bash script, which must succeed, with the `python` of the tests and the `probtrans` of this checkout."""
     head = (
         f'set -euo pipefail\npython() {{ "{sys.executable}" "$@"; }}\nprobtrans() {{ python -m probtrans_cli "$@"; }}\n'
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        ["bash", "-c", head + script], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+    done = subprocess.run(
+        ["bash", "-c", head + script], cwd=folder, env=environment(), capture_output=True, text=True, timeout=600
     )
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def quickened(code: str) -> str:
@@ -76,8 +76,7 @@ def quickened(code: str) -> str:
 
 @pytest.mark.slow
 def test_tour_runs(probtrans: str, tmp_path: Path) -> None:
-    done = run(probtrans + quickened(block("tour", "README.md")), tmp_path)
-    assert done.returncode == 0, done.stderr
+    run(probtrans + quickened(block("tour", "README.md")), tmp_path)
     assert (tmp_path / "tree.svg").read_text(encoding="utf-8").startswith(("<?xml", "<svg"))
     assert (tmp_path / "trees.conllu").read_text(encoding="utf-8").count("\troot\t") == 1
 
@@ -87,14 +86,12 @@ def test_hugging_face_runs(probtrans: str, tmp_path: Path) -> None:
     """A BERT there and back, then the export of a probabilistic transformer, which Python opens."""
     pytest.importorskip("transformers")
     done = run(probtrans + quickened(block("hugging face")), tmp_path)
-    assert done.returncode == 0, done.stderr
     assert "'token_str':" in done.stdout
     assert "started from little-bert" in done.stderr
     script = block("the export in Python") + "print(len(arcs), arcs[0].shape)\n"
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
     export = block("an export of the quick start")
     done = run(f"{probtrans}probtrans train quickstart train.steps=2\n{export}python script.py", tmp_path)
-    assert done.returncode == 0, done.stderr
     assert re.search(r"\d torch.Size\(\[1, \d+, 7, 7\]\)", done.stdout), done.stdout
 
 
@@ -104,7 +101,6 @@ def test_quick_start_finds_structure(tmp_path: Path) -> None:
     command = block("main job", "README.md").replace(".venv/bin/probtrans", "probtrans")
     command = command[command.index("probtrans train") :].replace("--overwrite", "--overwrite --json")
     done = run(command, tmp_path)
-    assert done.returncode == 0, done.stderr
     first, _, picture = done.stdout.partition("\n")
     trees = json.loads(first)["test"]["trees"]
     floors = [trees["floors"][name]["no_punct"]["all"]["uuas"] for name in ("next_word", "nearest_rarer")]

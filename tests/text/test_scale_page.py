@@ -34,12 +34,21 @@ def place(trained: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def program(word: str) -> str:
-    (found,) = [code for language, code in BLOCKS if language == "python" and word in code]
-    return found
+def blocks(language: str, word: str = "") -> list[str]:
+    """The blocks of the page in this language that have this word in them."""
+    return [code for written_in, code in BLOCKS if written_in == language and word in code]
 
 
-def python(code: str, place: Path, **more: str) -> None:
+def output(script: str, place: Path) -> str:
+    """What a bash script, which must succeed, writes on stdout."""
+    ran = shell(script, place)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def python(word: str, place: Path, **more: str) -> None:
+    """Run the program of the page that has this word in it."""
+    (code,) = blocks("python", word)
     path = place / "program.py"
     path.write_text(code, "utf-8")
     ran = subprocess.run(
@@ -49,23 +58,20 @@ def python(code: str, place: Path, **more: str) -> None:
 
 
 def expected(probtrans: str, place: Path) -> list[dict[str, object]]:
-    ran = shell(probtrans + "probtrans parse runs/mine big.txt -f jsonl --threads 1", place)
-    assert ran.returncode == 0, ran.stderr
-    return [json.loads(line) for line in ran.stdout.splitlines()]
+    lines = output(probtrans + "probtrans parse runs/mine big.txt -f jsonl --threads 1", place)
+    return [json.loads(line) for line in lines.splitlines()]
 
 
 def test_every_block_is_run_here() -> None:
     """A block that is added needs a test."""
-    of_python = [code for language, code in BLOCKS if language == "python"]
-    of_bash = [code for language, code in BLOCKS if language == "bash"]
-    assert all("--output-dir" in code or "--jobs" in code for code in of_bash)
+    assert all("--output-dir" in code or "--jobs" in code for code in blocks("bash"))
     words = ("big.arrow", "LocalPipelineExecutor", "SlurmPipelineExecutor", "import ray", "pyspark")
-    assert sorted(of_python) == sorted(map(program, words))
+    assert sorted(blocks("python")) == sorted(code for word in words for code in blocks("python", word))
 
 
 @pytest.mark.slow
 def test_parsing_in_bulk(probtrans: str, place: Path) -> None:
-    scripts = [code for language, code in BLOCKS if language == "bash" and "--output-dir" in code]
+    scripts = blocks("bash", "--output-dir")
     assert len(scripts) == 3
     (place / "corpus").mkdir()
     for number in (1, 2):
@@ -75,36 +81,34 @@ def test_parsing_in_bulk(probtrans: str, place: Path) -> None:
         if "SLURM" in script:  # the whole array, of two tasks instead of 64
             small = script.replace("/64", "/2").replace("--workers 8", "").replace("parsed", "array")
             script = "".join(f"export SLURM_ARRAY_TASK_ID={task}\n{small}" for task in (1, 2))  # noqa: PLW2901
-        ran = shell(probtrans + script, place)
-        assert ran.returncode == 0, ran.stderr
-    whole = shell(f"{probtrans}probtrans parse runs/mine big.txt --threads 1", place).stdout
-    assert shell("zcat big.conllu.gz", place).stdout == whole
+        output(probtrans + script, place)
+    whole = output(f"{probtrans}probtrans parse runs/mine big.txt --threads 1", place)
+    assert output("zcat big.conllu.gz", place) == whole
     assert (place / "sharded.conllu").read_text("utf-8") == whole
-    merged = shell(f"{probtrans}probtrans parse runs/mine corpus/*.txt.zst --output-dir array --merge", place)
-    assert merged.stdout == whole * 2
+    merge = "probtrans parse runs/mine corpus/*.txt.zst --output-dir array --merge"
+    assert output(probtrans + merge, place) == whole * 2
     for name in ("job.json", "blocks/000001.conllu", "blocks/000001.done"):
         assert (place / "parsed" / name).is_file()
 
 
 @pytest.mark.slow
 def test_preparing_in_processes(probtrans: str, trained: Path, place: Path) -> None:
-    (script,) = [code for language, code in BLOCKS if language == "bash" and "--jobs" in code]
+    (script,) = blocks("bash", "--jobs")
     (place / "mine.yaml").write_bytes((trained / "tiny.yaml").read_bytes())
     (place / "wiki/AA").mkdir(parents=True)
     (place / "news").mkdir()
     (place / "wiki/AA/1").write_text(TEXT, "utf-8")
     (place / "news/1.txt.zst").write_bytes(pa.compress(TEXT.encode(), "zstd", asbytes=True))
-    ran = shell(probtrans + script.replace("--jobs 2", "--jobs 2 --json"), place)
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["splits"]["train"]["sentences"] == 18
+    report = json.loads(output(probtrans + script.replace("--jobs 2", "--jobs 2 --json"), place))
+    assert report["splits"]["train"]["sentences"] == 18
 
 
 @pytest.mark.slow
 def test_arrow(probtrans: str, place: Path) -> None:
-    python(program("big.arrow"), place)
+    python("big.arrow", place)
     with pa.memory_map(str(place / "big.arrow")) as file:
         table = pa.ipc.open_file(file).read_all()
-    assert table["heads"].to_pylist() == [one["heads"] for one in expected(probtrans, place)]
+    assert table["heads"].to_pylist() == [parse["heads"] for parse in expected(probtrans, place)]
 
 
 @pytest.mark.slow
@@ -122,33 +126,35 @@ def test_datatrove(executor: str, probtrans: str, place: Path) -> None:
     for tool in tools.iterdir():
         tool.chmod(0o755)
     path = f"{tools}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    python(program(f"{executor}PipelineExecutor"), place, PATH=path, HOME=str(place))
+    python(f"{executor}PipelineExecutor", place, PATH=path, HOME=str(place))
     folder = place / ("analysed" if executor == "Local" else "analysed-slurm")
-    found = {}
+    analyses = {}
     for file in folder.glob("*.jsonl.gz"):
-        for line in shell(f"zcat {file}", place).stdout.splitlines():
+        for line in output(f"zcat {file}", place).splitlines():
             document = json.loads(line)
-            found[document["id"]] = document["metadata"]["analyses"]
-    assert found["0"] == expected(probtrans, place)
-    assert len(found["1"]) == 1
-    assert found.get("2", []) == []
+            analyses[document["id"]] = document["metadata"]["analyses"]
+    assert analyses["0"] == expected(probtrans, place)
+    assert len(analyses["1"]) == 1
+    assert analyses.get("2", []) == []
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="the package ray is not installed")
 def test_ray(probtrans: str, place: Path) -> None:
-    python(program("import ray"), place)
+    python("import ray", place)
     same_rows(probtrans, place, "analysed-ray")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("pyspark") is None or which("java") is None, reason="pyspark or Java is not installed")
 def test_spark(probtrans: str, place: Path) -> None:
-    python(program("pyspark"), place, PYSPARK_PYTHON=sys.executable)
+    python("pyspark", place, PYSPARK_PYTHON=sys.executable)
     same_rows(probtrans, place, "analysed-spark")
 
 
 def same_rows(probtrans: str, place: Path, folder: str) -> None:
     table = pa.concat_tables([pq.read_table(path) for path in sorted((place / folder).glob("*.parquet"))])
-    found = sorted((row["words"], row["heads"]) for row in table.select(["words", "heads"]).to_pylist() if row["words"])
-    assert found == sorted((one["words"], one["heads"]) for one in expected(probtrans, place) if one["words"])
+    rows = table.select(["words", "heads"]).to_pylist()
+    analyses = [(row["words"], row["heads"]) for row in rows if row["words"]]
+    wanted = [(parse["words"], parse["heads"]) for parse in expected(probtrans, place) if parse["words"]]
+    assert sorted(analyses) == sorted(wanted)
