@@ -19,12 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from probtrans_cli.errors import UsageError, unwritten
+from probtrans_cli.errors import FULL, UsageError, unwritten
 from probtrans_cli.folders import regular
 
 PARTIAL, REPLACED = ".partial", ".replaced"
 ABANDONED = 6 * 3600  # seconds after which the half-written folder of another process counts as left by a kill
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of writing that name no file
+NAMELESS = {*FULL, errno.EIO}  # errors of writing that name no file
 # The random part of the name, and the endings that older versions of `prepare` used.
 _LEFTOVER = r"-[a-z0-9_]{8}\.(partial|part|old)"
 
@@ -74,7 +74,7 @@ def replacing(path: Path, *, synced: bool = True, shared: bool = False, direct: 
             sync(partial)
         partial.replace(path)
     except OSError as error:
-        if error.filename == str(partial) or (error.filename is None and error.errno in FULL):
+        if error.filename == str(partial) or (error.filename is None and error.errno in NAMELESS):
             error.filename, error.filename2 = str(path), None
         raise
     finally:

@@ -163,13 +163,13 @@ def _fault(document: Document, location: tuple[int | str, ...]) -> Fault:
                 if not parts:
                     break
                 part = parts.pop(0)
-            key, section, above = str(part), value, schema
-            path, schema = (*path, key), fields_of(above, section).get(key, {})
-            if key not in section:
-                return Fault(document.place(path), path, f"this key is missing; it takes {takes(schema)}")
-            if not schema:
-                return Fault(document.keys.get(path, document.place(path)), path, _unknown(section, above, path))
-            value = section[key]
+            key, fields = str(part), fields_of(schema, value)
+            path = (*path, key)
+            if key not in value:
+                return Fault(document.place(path), path, f"this key is missing; it takes {takes(fields[key])}")
+            if key not in fields:
+                return Fault(document.keys.get(path, document.place(path)), path, _unknown(value, schema, path))
+            value, schema = value[key], fields[key]
     if isinstance(value, dict) and has_kinds(schema):
         schema = {"enum": choices(schema), "kinds": True}
         if "kind" not in value:

@@ -104,8 +104,7 @@ def _content(path: Path, source: str | None = None) -> bytes:
 
 
 def _find(source: str) -> Path:
-    shipped = shipped_recipes()
-    by_name = shipped.get(source.removesuffix(".yaml"))
+    by_name = shipped_recipes().get(source.removesuffix(".yaml"))
     path = Path(source)
     try:
         is_folder = bool(source) and path.is_dir()
@@ -120,12 +119,17 @@ def _find(source: str) -> Path:
     if is_folder:
         hint = "give a recipe file, or a run folder (one that `probtrans train` wrote)"
         raise UsageError(f"the folder {printable(source, 200)} has no recipe.yaml", hint=hint)
-    close = difflib.get_close_matches(Path(source.replace("\0", "")).name.removesuffix(".yaml"), shipped, n=3)
-    meant = f"; did you mean {' or '.join(f'`{name}`' for name in close)}?" if close else ""
+    meant = _similar(Path(source.replace("\0", "")).name.removesuffix(".yaml"))
     raise UsageError(
         f"'{printable(source, 200)}' is neither a file, nor a run folder, nor the name of a shipped recipe{meant}",
         hint="`probtrans --list` shows the shipped recipes",
     )
+
+
+def _similar(name: str) -> str:
+    # A question after the shipped recipes of similar names, where there are any.
+    close = [f"`{shipped}`" for shipped in difflib.get_close_matches(name, shipped_recipes(), n=3)]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -316,12 +320,9 @@ def catalogue() -> Iterator[str]:
 
 def recipe_text(name: str) -> str:
     """Return the file of a shipped recipe, with its comments, to edit; a line for editors names the schema."""
-    shipped = shipped_recipes()
-    path = shipped.get(name.removesuffix(".yaml"))
+    path = shipped_recipes().get(name.removesuffix(".yaml"))
     if path is None:
-        close = [f"`{name}`" for name in difflib.get_close_matches(name, shipped, n=3)]
-        meant = f"; did you mean {' or '.join(close)}?" if close else ""
         hint = "`probtrans --list` shows the shipped recipes; --print of `train` writes out any other"
-        raise UsageError(f"'{printable(name, 200)}' is not the name of a shipped recipe{meant}", hint=hint)
+        raise UsageError(f"'{printable(name, 200)}' is not the name of a shipped recipe{_similar(name)}", hint=hint)
     text, here = path.read_text("utf-8"), f"{MODELINE}./schema.json"
     return text.replace(here, f"{MODELINE}{path.with_name('schema.json').as_uri()}", 1)

@@ -122,9 +122,14 @@ def read_file(content: bytes, source: str) -> Document:
     try:
         return read_tree(content.decode("utf-8-sig"), source)
     except UnicodeDecodeError as error:
-        before = content[: error.start].decode("utf-8-sig", errors="replace").split("\n")
+        before = content[: error.start].decode("utf-8-sig", errors="replace")
         words = f"the byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        raise BrokenError(Fault(Place(0, len(before), len(before[-1]) + 1, source), (), words)) from error
+        raise BrokenError(Fault(_behind(before, source), (), words)) from error
+
+
+def _behind(text: str, source: str, override: int = 0) -> Place:
+    lines = text.split("\n")
+    return Place(override, len(lines), len(lines[-1]) + 1, source)
 
 
 def read_tree(text: str, source: str, override: int = 0) -> Document:
@@ -169,8 +174,7 @@ def read_tree(text: str, source: str, override: int = 0) -> Document:
         return document
     except yaml.reader.ReaderError as error:
         character = chr(error.character) if isinstance(error.character, int) else str(error.character)
-        before = text[: error.position].split("\n")
-        start = Place(override, len(before), len(before[-1]) + 1, source)
+        start = _behind(text[: error.position], source, override)
         words = f"the character {escaped(character[:1])} may not stand in a recipe"
     except yaml.MarkedYAMLError as error:
         start = place(error.problem_mark or error.context_mark or composer.get_mark())
