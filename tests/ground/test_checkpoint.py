@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors import SafetensorError
+from support import ROOT, Invoke, refused
 
-from probtrans_cli import __main__, atomic, checkpoint
+from probtrans_cli import atomic, checkpoint
 from probtrans_cli.errors import CheckpointError
 
-PACKAGE = Path(__file__).resolve().parents[2] / "probtrans_cli"
 MODEL_FILES = [
     "config.json", "eval.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json", "README.md",
 ]  # fmt: skip
@@ -47,26 +47,20 @@ def alter(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [truncate, alter, Path.unlink], ids=["truncated", "altered", "missing"])
 @pytest.mark.parametrize("name", [*MODEL_FILES, *TRAINING_FILES])
-def test_every_damaged_file_is_refused_by_name(
-    name: str, damage: Any, best: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_damaged_file_is_refused_by_name(name: str, damage: Any, best: Path, invoke: Invoke) -> None:
     damage(best / name)
     of_model = [["eval", "runs/tiny@last"], ["parse", "runs/tiny", "dev.conllu"]]
     commands = [RESUME] if name in TRAINING_FILES else [*of_model, RESUME]
     for command in commands[: 3 if name == "model.safetensors" else 1]:
-        assert __main__.run(command) == 4
-        ended = capsys.readouterr()
-        assert name in ended.err
-        assert "Traceback" not in ended.err
-        assert ended.out == ""
+        refused(invoke(*command), 4, name)
 
 
-def test_a_model_can_be_used_where_only_its_training_state_is_damaged(best: Path) -> None:
+def test_a_model_can_be_used_where_only_its_training_state_is_damaged(best: Path, invoke: Invoke) -> None:
     truncate(best / "training/state.json")
-    assert __main__.run(["eval", "runs/tiny", "--json"]) == 0
+    assert invoke("eval", "runs/tiny", "--json").code == 0
 
 
-def test_a_damaged_list_of_checksums_is_refused(best: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_list_of_checksums_is_refused(best: Path, invoke: Invoke) -> None:
     sums = best / checkpoint.SUMS
     whole = sums.read_bytes()
     for damaged, words in (
@@ -84,10 +78,7 @@ def test_a_damaged_list_of_checksums_is_refused(best: Path, capsys: pytest.Captu
             sums.unlink()
         else:
             sums.write_bytes(damaged)
-        assert __main__.run(["eval", "runs/tiny"]) == 4, damaged
-        message = capsys.readouterr().err
-        assert words in message
-        assert "Traceback" not in message
+        refused(invoke("eval", "runs/tiny"), 4, words)
 
 
 def test_half_written_folders_are_never_chosen_and_removed(best: Path) -> None:
@@ -117,7 +108,7 @@ def test_a_folder_whose_replacement_was_cut_off_comes_back(best: Path) -> None:
     "failure", [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error: No space left on device")]
 )
 def test_a_full_disk_loses_no_checkpoint(
-    failure: Exception, best: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    failure: Exception, best: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
 ) -> None:
     before = {path.name: checkpoint.verify(path, training=True) for _, path in checkpoint.steps(best.parent)}
 
@@ -127,29 +118,30 @@ def test_a_full_disk_loses_no_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save_file", full)
-        assert __main__.run(RESUME) == 3  # the final phase writes the best checkpoint again
-        ended = capsys.readouterr()
-        assert "No space left" in ended.err
-        assert "--resume" in ended.err
-        assert "Traceback" not in ended.err
-        assert __main__.run(["train", "tiny.yaml", "--run", "runs/new"]) == 3
+        # The final phase writes the best checkpoint again.
+        refused(invoke(*RESUME), 3, "No space left", "--resume")
+        assert invoke("train", "tiny.yaml", "--run", "runs/new").code == 3
     after = {path.name: checkpoint.verify(path, training=True) for _, path in checkpoint.steps(best.parent)}
     assert after == before
     assert not list(best.parent.glob(".*"))
-    assert __main__.run(RESUME) == 0
+    assert invoke(*RESUME).code == 0
 
 
-def test_nothing_is_unpickled(best: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("best")
+def test_nothing_is_unpickled(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("unpickled")
 
     for module, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"), (torch, "load")):
         monkeypatch.setattr(module, name, refuse)
-    assert __main__.run(["eval", "runs/tiny", "--json"]) == 0
-    assert __main__.run(["parse", "runs/tiny", "dev.conllu"]) == 0
-    assert __main__.run(RESUME) == 0
-    assert __main__.run(["export", "runs/tiny", "out"]) == 0
-    assert __main__.run(["train", "tiny.yaml", "--run", "runs/new", "train.epochs=1"]) == 0
+    for command in (
+        ["eval", "runs/tiny", "--json"],
+        ["parse", "runs/tiny", "dev.conllu"],
+        RESUME,
+        ["export", "runs/tiny", "out"],
+        ["train", "tiny.yaml", "--run", "runs/new", "train.epochs=1"],
+    ):
+        assert invoke(*command).code == 0, command
 
 
 def test_the_source_has_no_way_to_run_what_it_reads() -> None:
@@ -158,21 +150,19 @@ def test_the_source_has_no_way_to_run_what_it_reads() -> None:
     )
     # The older weights of others hold nothing but tensors, or are refused by an error of that module.
     harmless = re.compile(r"torch\.load\([^()]*, weights_only=True\)|^import pickle$|except pickle\.UnpicklingError:")
-    for path in PACKAGE.rglob("*.py"):
+    for path in (ROOT / "probtrans_cli").rglob("*.py"):
         for number, text in enumerate(path.read_text("utf-8").splitlines(), start=1):
-            line = harmless.sub("", text) if path == PACKAGE / "hf" / "tensors.py" else text
+            line = harmless.sub("", text) if path == ROOT / "probtrans_cli/hf/tensors.py" else text
             assert not forbidden.search(line), f"{path}:{number}: {line}"
 
 
-def test_a_newer_format_is_refused(
-    best: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("best")
+def test_a_newer_format_is_refused(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
-    assert __main__.run(["eval", "runs/tiny"]) == 4
-    assert "format" in capsys.readouterr().err
+    refused(invoke("eval", "runs/tiny"), 4, "format")
 
 
-def test_pruning_keeps_best_last_and_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_keeps_best_last_and_the_newest(tmp_path: Path) -> None:
     for step in range(1, 7):
         checkpoint.write(tmp_path / f"step-{step:06d}", {"config.json": "{}"}, {})
     checkpoint.link(tmp_path / "step-000002", "best")

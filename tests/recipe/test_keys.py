@@ -1,21 +1,20 @@
 """Every key is needed: a recipe sets it, or a reason stands here. Keys that were removed are read, or refused by name.
 
-``python -m tests.recipe.test_keys`` prints the keys that no recipe sets and for which no reason stands here.
+``PYTHONPATH=tests python -m tests.recipe.test_keys`` prints the keys that no recipe sets and that have no reason here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
 from small_recipes import SMALL, read, refused
+from support import ROOT
 
 from probtrans_cli.recipe.faults import REMOVED
 from probtrans_cli.recipe.reference import every_key, kinds
 
-ROOT = Path(__file__).resolve().parents[2]
 KEPT = {
     "BERT": """model.activation model.attention_dropout model.embedding_norm model.norm_eps model.pooler model.segments
         model.init_strict data.documents.seed data.documents.short task.pair_weight task.tie_decoder task.mlm.count

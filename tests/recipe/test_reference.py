@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import ROOT
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe import base
 from probtrans_cli.recipe import reference as recipe_reference
 from probtrans_cli.recipe.schema import Recipe
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_schema_file_and_the_reference_in_the_docs_are_fresh() -> None:
