@@ -19,33 +19,33 @@ LONGEST_WORD = 40  # columns
 JOINERS = "\u200c\u200d"  # spell Persian and Indic words and join emoji
 
 
-def visible(text: str, *, longest: int = LONGEST_WORD, ascii_only: bool = False, message: bool = False) -> str:
+def visible(text: str, *, longest: int = LONGEST_WORD, ascii_only: bool = False) -> str:
     """Return text that is safe to show anywhere: hidden characters as escapes, at most ``longest`` columns.
 
     A mark without a letter gets a dotted circle, an empty text is shown as ∅. With ``ascii_only`` every character is
-    ASCII. With ``message`` the text is part of a message: every character that Python calls unprintable is escaped,
-    ``longest`` counts the characters of the text, and a mark or an empty text stays as it is.
+    ASCII.
     """
     result, used = "", 0
     ellipsis = "..." if ascii_only else "…"
     for number, character in enumerate(text):
-        hidden = not character.isprintable() if message else _hidden(character)
-        shown = escaped(character) if hidden or (ascii_only and not character.isascii()) else character
-        if number == 0 and unicodedata.combining(character) and not (ascii_only or message):
+        hidden = _hidden(character) or (ascii_only and not character.isascii())
+        shown = escaped(character) if hidden else character
+        if number == 0 and unicodedata.combining(character) and not ascii_only:
             shown = "\u25cc" + shown
-        width = 1 if message else columns(shown)
+        width = columns(shown)
         # The ellipsis must fit, unless this is the end; marks without width must not make the word endless.
         room = longest - (len(ellipsis) if number + 1 < len(text) else 0)
         if used + width > room or number >= 3 * longest:
             return result + ellipsis
         result += shown
         used += width
-    return result or ("" if message else "(empty)" if ascii_only else "∅")
+    return result or ("(empty)" if ascii_only else "∅")
 
 
 def printable(text: str, longest: int = 80) -> str:
-    """Return text as part of a message: control characters as escapes, at most ``longest`` characters of it."""
-    return visible(text, longest=longest, message=True)
+    """Return text as part of a message: what Python calls unprintable as escapes, at most ``longest`` characters."""
+    cut = text if len(text) <= longest else text[: longest - 1] + "…"
+    return "".join(character if character.isprintable() else escaped(character) for character in cut)
 
 
 def harmless(text: str, *, keep: str = "\n", escape: Callable[[str], str] | None = None) -> str:

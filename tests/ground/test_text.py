@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from probtrans_cli.text import escaped, first_of, harmless, printable, visible
 
 
-def plain_printable(text: str, longest: int) -> str:
-    shortened = text if len(text) <= longest else text[: longest - 1] + "…"
-    return "".join(one if one.isprintable() else escaped(one) for one in shortened)
-
-
 @given(st.text(max_size=30), st.integers(1, 30))
 def test_a_message_shows_what_is_printable_and_escapes_the_rest(text: str, longest: int) -> None:
-    assert printable(text, longest) == plain_printable(text, longest)
+    shown = printable(text, longest)
+    assert shown.isprintable()
+    if len(text) <= longest:
+        assert shown == "".join(character if character.isprintable() else escaped(character) for character in text)
+    else:
+        assert shown == printable(text[: longest - 1]) + "…"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_the_first_of_many_names() -> None:
 
 @given(st.text())
 def test_harmless_text_is_escaped_where_a_picture_escapes_it(text: str) -> None:
-    assert harmless(text, keep="") == "".join(visible("a" + one)[1:] for one in text)
+    assert harmless(text, keep="") == "".join(visible("a" + character)[1:] for character in text)
     assert harmless(text) == "\n".join(harmless(line, keep="") for line in text.split("\n"))
 
 
