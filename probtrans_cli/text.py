@@ -62,10 +62,10 @@ def harmless(text: str, *, keep: str = "\n", escape: Callable[[str], str] | None
     )
 
 
-def first_of(names: Sequence[str], count: int = 5) -> str:
-    """List the first of some names, as part of a message, and how many more there are."""
-    more = f", and {len(names) - count:,} more" if len(names) > count else ""
-    return ", ".join(printable(name) for name in names[:count]) + more
+def first_of(names: Sequence[str]) -> str:
+    """List the first five of some names, as part of a message, and how many more there are."""
+    more = f", and {len(names) - 5:,} more" if len(names) > 5 else ""
+    return ", ".join(printable(name) for name in names[:5]) + more
 
 
 def counted(number: int, noun: str) -> str:

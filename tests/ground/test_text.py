@@ -35,7 +35,7 @@ def test_pictures_keep_what_spells_a_word_and_messages_do_not(text: str, in_pict
 
 def test_the_first_of_many_names() -> None:
     assert first_of(["a", "b\n"]) == "a, b\\x0a"
-    assert first_of([str(i) for i in range(1007)], 3) == "0, 1, 2, and 1,004 more"
+    assert first_of([str(i) for i in range(1009)]) == "0, 1, 2, 3, 4, and 1,004 more"
 
 
 @given(st.text())
