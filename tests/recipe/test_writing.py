@@ -128,17 +128,20 @@ def changes(draw: st.DrawFn) -> tuple[tuple[str, ...], Any]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(changes(), max_size=4))
+@example([(("task", "mlm"), 0.0), (("task", "mlm", "rate"), 0.5)])  # a number in one kind of task, a section in others
 def test_overrides_do_what_editing_the_file_does(drawn: list[tuple[tuple[str, ...], Any]]) -> None:
     content = yaml.safe_load(SMALL)
-    overrides = []
+    overrides = [f"{'.'.join(path)}={write_value(value)}" for path, value in drawn]
     for path, value in drawn:
-        overrides.append(f"{'.'.join(path)}={write_value(value)}")
         section, schema = content, recipe_reference.root()
         for part in path[:-1]:
             schema = fields_of(schema, section).get(part, {})
             default = schema.get("default") or {}
             has_kind = default and recipe_reference.has_kinds(schema)
             section = section.setdefault(part, {"kind": default["kind"]} if has_kind else {})
+            if not isinstance(section, dict):
+                assert any("not a section" in fault for fault in refused(SMALL, *overrides))
+                return
         section[path[-1]] = value
     try:
         expected = Recipe.model_validate(content)
