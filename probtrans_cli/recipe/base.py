@@ -37,7 +37,6 @@ PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegativeFloat = Annotated[float, Field(ge=0.0)]
 MOST_THREADS = 1024  # more than machines have; far more cannot be started
 MOST_NUMBERS = 2**30  # in one part of a model: 4 GB, four times as much in training
-TOO_LARGE = f"this would be {{:,}} numbers, more than {MOST_NUMBERS:,}: make the model smaller"
 PATH = r"^[^\x00]+$"  # no name of a file has a zero byte
 File = Annotated[str, Field(min_length=1, pattern=PATH)]
 Files = File | Annotated[list[File], Field(min_length=1)]
@@ -51,6 +50,12 @@ def below(path: tuple[str, ...], faults: Iterable[Inconsistency]) -> Iterator[In
     """Yield the faults of a section with the section's own path in front of theirs."""
     for key, reason in faults:
         yield (*path, *key), reason
+
+
+def too_large(path: tuple[str, ...], numbers: int) -> Iterator[Inconsistency]:
+    """Refuse a part of a model that would have more than :data:`MOST_NUMBERS` parameters."""
+    if numbers > MOST_NUMBERS:
+        yield path, f"this would be {numbers:,} numbers, more than {MOST_NUMBERS:,}: make the model smaller"
 
 
 class Section(BaseModel):

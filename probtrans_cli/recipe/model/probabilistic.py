@@ -9,8 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from probtrans_cli.recipe.base import (
-    MOST_NUMBERS,
-    TOO_LARGE,
     Count,
     File,
     Fraction,
@@ -22,6 +20,7 @@ from probtrans_cli.recipe.base import (
     Section,
     Size,
     below,
+    too_large,
 )
 from probtrans_cli.recipe.data import VocabularySection
 from probtrans_cli.recipe.model.base import MODELS, Facts, Growth, ModelSection, in_proportion
@@ -496,8 +495,7 @@ class ProbabilisticTransformer(ModelSection):
             sizes["globals"] = groups * d * (d if features.parameterization == "neural" else features.features)
         times = (1 if self.share_potentials else self.iterations) + self.readout_potentials
         for part, numbers in sizes.items():
-            if times * numbers > MOST_NUMBERS:
-                yield (part,), TOO_LARGE.format(times * numbers)
+            yield from too_large((part,), times * numbers)
 
     def inconsistencies(self) -> Iterator[Inconsistency]:
         yield from self._sizes()

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from probtrans_cli.recipe.base import MOST_NUMBERS, TOO_LARGE, AllBut, File, Fraction, Inconsistency, below
+from probtrans_cli.recipe.base import AllBut, File, Fraction, Inconsistency, below, too_large
 from probtrans_cli.recipe.data import VocabularySection
 from probtrans_cli.recipe.model.base import MODELS, Facts, ModelSection
 from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS, FACTORS, ProbabilisticTransformer
@@ -105,9 +105,7 @@ class Stacked(ModelSection):
         for (name, key), reason in without_meaning.items():
             if getattr(parts[name], key, None):
                 yield (name, key.rstrip("_")), reason
-        numbers = self.lower.facts.width * self.upper.facts.unary_width
-        if numbers > MOST_NUMBERS:
-            yield ("upper",), TOO_LARGE.format(numbers)
+        yield from too_large(("upper",), self.lower.facts.width * self.upper.facts.unary_width)
 
     def inconsistencies_with(self, vocabulary: VocabularySection) -> Iterator[Inconsistency]:
         for name, part in self.facts.encoders.items():

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from probtrans_cli.recipe.base import (
-    MOST_NUMBERS,
-    TOO_LARGE,
     Count,
     File,
     Fraction,
@@ -18,6 +16,7 @@ from probtrans_cli.recipe.base import (
     KindSection,
     PositiveFloat,
     Size,
+    too_large,
 )
 from probtrans_cli.recipe.model.base import MODELS, Bayes, Facts, Growth, ModelSection, in_proportion
 
@@ -226,8 +225,7 @@ class Transformer(ModelSection):
         projections = 4 * self.heads * (self.head_size or self.width // self.heads)
         layers = 1 if self.share_layers else self.layers
         numbers = self.width * ((self.positions.table_rows or 0) + layers * (projections + 2 * self.inner))
-        if numbers > MOST_NUMBERS:
-            yield ("width",), TOO_LARGE.format(numbers)
+        yield from too_large(("width",), numbers)
 
 
 _BASE = {"width": 768, "inner": 3072, "heads": 12, "layers": 12, "bias": "all"}
