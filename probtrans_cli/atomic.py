@@ -29,6 +29,11 @@ NAMELESS = {*FULL, errno.EIO}  # errors of writing that name no file
 _LEFTOVER = r"-[a-z0-9_]{8}\.(partial|part|old)"
 
 
+def _partial(path: Path) -> Path:
+    # A name of this process's own for what is half written; `left_of` finds those of others.
+    return path.with_name(f".{path.name}-{secrets.token_hex(4)}{PARTIAL}")
+
+
 def sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -66,7 +71,7 @@ def replacing(path: Path, *, synced: bool = True, shared: bool = False, direct: 
         return
     if not direct:
         regular.refuse_others(path)
-    partial = path.with_name(f".{path.name}{f'-{secrets.token_hex(4)}' * shared}{PARTIAL}")
+    partial = _partial(path) if shared else path.with_name(f".{path.name}{PARTIAL}")
     try:
         with regular.create(partial) as file:
             yield file
@@ -128,7 +133,7 @@ def replace_text(path: Path, text: str, *, synced: bool = True) -> None:
 
 def create_text(path: Path, text: str) -> bool:
     """Write a text file whole where there is none; False: there is one, by whichever process was the first."""
-    new = path.with_name(f".{path.name}-{secrets.token_hex(4)}{PARTIAL}")
+    new = _partial(path)
     try:
         with regular.create(new) as file:
             file.write(text)
@@ -178,7 +183,7 @@ def folder_beside(folder: Path) -> Iterator[Path]:
                 with suppress(FileNotFoundError):  # its owner, another process, has just finished with it
                     if time.time() - path.stat().st_mtime > ABANDONED:
                         shutil.rmtree(path, ignore_errors=True)
-    new = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}{PARTIAL}")
+    new = _partial(folder)
     new.mkdir(parents=True)
     try:
         yield new
