@@ -135,7 +135,7 @@ class Kinds(Table[type[S]]):
         return section
 
     def name_of(self, section: type[S]) -> str:
-        """Return the name of a section, which is added where it is not there yet."""
+        """Return the name of a section; add it first if the table lacks it."""
         if section not in self.values():
             self.add(section)
         return next(name for name, row in self.items() if row is section)
@@ -145,7 +145,7 @@ class Kinds(Table[type[S]]):
 
 
 class AllBut(Generic[S]):
-    """The sections of a table but for one, for a field of that one itself; it is named to the table, too."""
+    """All sections of a table but one: what a field of that section itself may hold."""
 
     def __init__(self, table: Kinds[S], name: str) -> None:
         self.table, self.name = table, name

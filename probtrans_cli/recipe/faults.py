@@ -17,7 +17,7 @@ from probtrans_cli.text import printable
 
 HINT = "`probtrans --schema` prints every key with its meaning; nothing was run or written"
 MOST_FAULTS = 50
-"""Faults told of in one message."""
+"""The most faults in one message."""
 
 _NAME = "[A-Za-z_][A-Za-z0-9_-]*"
 
@@ -69,8 +69,8 @@ def apply_override(document: Document, override: str, number: int) -> list[Fault
 
 
 def choose_kinds(document: Document, section: Any, schema: Schema, path: Key = ()) -> None:
-    """Name the kinds that are left out, and drop the file's keys that an override's choice of another kind leaves
-    without meaning; an override ``SECTION=null`` takes a section away that has a default and is never null itself."""
+    """Fill in the kinds that are left out. Where an override chooses another kind, drop the file's keys that only the
+    old kind has; where one sets a section to null that has a default and cannot be null, drop the section."""
     if not isinstance(section, dict):
         return
     if has_kinds(schema):
@@ -106,7 +106,7 @@ def kind_of(section: dict[str, Any]) -> str:
 
 
 def drop_removed(document: Document) -> list[Fault]:
-    """Remove the keys of :data:`REMOVED`; the faults are those that asked for something."""
+    """Remove the keys of :data:`REMOVED`; return a fault for each whose value was not the neutral one."""
     faults = []
     for name, (neutral, advice) in REMOVED.items():
         first, *below = name.split(".")
@@ -133,7 +133,7 @@ def error_of(faults: Sequence[Fault]) -> RecipeError:
 
 
 def faults_of(document: Document, error: ValidationError) -> list[Fault]:
-    """Return pydantic's complaints in words and with their places, at most one for each key."""
+    """Return pydantic's errors in words and with their places, at most one for each key."""
     faults: dict[Key, Fault] = {}
     for detail in error.errors(include_url=False, include_input=False):
         reason = detail.get("ctx", {}).get("error")

@@ -32,7 +32,8 @@ ACTIVATIONS = {"gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "
 ACTIVATIONS |= {"relu": "relu"}
 MOST_LAYERS = 1000  # more are a damaged file: all their tensors are listed
 SMALLEST_EPS = 1e-12  # what an epsilon of 0 is read as: the same, but for vectors that are constant
-_NEUTRAL: dict[str, tuple[Any, ...]] = {  # keys of their kin, with the values that leave a model what it is
+# Keys of related models (ALBERT, DeBERTa, ...), with the values that change nothing.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
     "alibi_starting_size": (), "auto_map": ({},), "inner_group_num": (1,), "pos_att_type": ([], "", "none"),
     "position_biased_input": (True,), "prenorm": (False,), "pruned_heads": ({},), "quantization_config": (),
     "relative_attention": (False,), "rope_theta": (), "rotary_emb_fraction": (0, 0.0),
@@ -41,7 +42,8 @@ _WHY = {
     "auto_map": "the model is computed by code of its own, which is not run",
     "quantization_config": "give the folder of the model before it was quantized",
 }
-_IDLE = re.compile(  # of what is written in a config.json and changes nothing that is read here
+# Keys of a config.json that change nothing that is read here.
+_IDLE = re.compile(
     "architectures|attn_implementation|_attn_implementation.*|_name_or_path|name_or_path|_commit_hash|_num_labels"
     "|chunk_size_feed_forward|classifier_dropout|directionality|dtype|torch_dtype|finetuning_task"
     "|gradient_checkpointing|id2label|label2id|language|num_labels|output_.*|pooler_.*|.*_token_id|problem_type"
@@ -59,7 +61,7 @@ class FolderConfig(BaseModel):
     name: ClassVar[str]
     """What the model is called, for people."""
     usual: ClassVar[Mapping[str, Any]]
-    """The values of keys that have one value alone here."""
+    """Keys of which one value alone is supported."""
     options: ClassVar[Mapping[str, str]]
     """The key of each option of a `model` section, with `rows` for those of its positions."""
     can_pool: ClassVar[bool] = False
@@ -77,11 +79,11 @@ class FolderConfig(BaseModel):
         return Transformer(kind="transformer", preset=preset, pooler=pooler and self.can_pool, **values)
 
     def derived(self) -> Mapping[str, int]:
-        """The keys of the model's kin that it has not, with the values that would say what it is."""
+        """Keys of related models, with the values that describe this model."""
         return {}
 
     def unsupported(self, content: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the keys whose values make another model of it."""
+        """Yield the keys whose values no encoder here supports, with the reason."""
         of_width, of_heads, of_activation = (self.options[option] for option in ("width", "heads", "activation"))
         activation = getattr(self, of_activation)
         if activation not in ACTIVATIONS:
@@ -103,7 +105,7 @@ class FolderConfig(BaseModel):
                 yield f"{key}: {printable(repr(value), 60)} is unsupported; {self.name}'s is {size}"
 
     def unread(self, content: Mapping[str, Any]) -> list[str]:
-        """Return the keys that nobody knows."""
+        """Return the unknown keys."""
         keys = {*type(self).model_fields, *_NEUTRAL, *self.derived()}
         return [
             key for key, value in content.items() if key not in keys and value is not None and not _IDLE.fullmatch(key)
@@ -111,7 +113,7 @@ class FolderConfig(BaseModel):
 
 
 class BertConfig(FolderConfig):
-    """Those of a BERT."""
+    """The keys of a BERT's config.json."""
 
     name = "BERT"
     usual: ClassVar = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
@@ -149,7 +151,7 @@ class BertConfig(FolderConfig):
 
 
 class Gpt2Config(FolderConfig):
-    """Those of a GPT-2."""
+    """The keys of a GPT-2's config.json."""
 
     name = "GPT-2"
     usual: ClassVar = {

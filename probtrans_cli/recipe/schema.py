@@ -77,7 +77,7 @@ class Recipe(Section):
 
     @property
     def idle_sections(self) -> list[tuple[str, str]]:
-        """The sections that nothing reads, with the rest as it is, and that are as if they were left out."""
+        """The sections that nothing reads in this recipe, and that have their default values."""
         formats = {row.options: row.options == FORMATS[self.data.format].options for row in FORMATS.values()}
         idle = {("data", options): not used for options, used in formats.items() if options is not None}
         idle |= {

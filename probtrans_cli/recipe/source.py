@@ -71,8 +71,8 @@ def load_stored(path: Path) -> Recipe:
 
 
 def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
-    """Return the texts among the values of a recipe, such as names of files, whether or not it is valid; none where it
-    is no file, as it could not be read again."""
+    """Return the texts among the values of a recipe, such as names of files, whether or not it is valid. Of standard
+    input, a pipe or what is not there, none: it could not be read again."""
     path = _find(source)
     if not path.is_file():
         return []
@@ -158,8 +158,8 @@ def describe(path: Path | str) -> str:
 
 
 def get_ready() -> None:
-    """Do what reading recipes needs once, before signals raise exceptions: pydantic takes one that comes while it makes
-    the schema for a default that cannot be written, warns, and goes on without either."""
+    """Load the kinds and make the schema, before signals raise exceptions: pydantic would take one that is raised
+    while it makes the schema for a default that cannot be written, warn, and swallow it."""
     load_outside()
     root()
 
