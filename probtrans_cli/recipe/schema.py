@@ -18,7 +18,7 @@ from probtrans_cli.recipe import grids as _grids  # noqa: F401 - it adds two kin
 from probtrans_cli.recipe.base import NAME, Inconsistency, InconsistentError, Section, below
 from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data, Grid, Select
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer
-from probtrans_cli.recipe.model.base import Bayes, WeightPredict
+from probtrans_cli.recipe.model.base import WeightPredict
 from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS, FACTORS
 from probtrans_cli.recipe.model.transformer import POSITIONS
 from probtrans_cli.recipe.task import TASKS, TaskSection
@@ -64,7 +64,8 @@ class Recipe(Section):
             *_data(self),
             *_lengths(self),
             *_training(self),
-            *_uncertain_weights(self),
+            *_ivon(self),
+            *_bayes(self),
             *below(("data", "table"), data.table.inconsistencies()),
             *below(("data", "vocabulary"), data.vocabulary.inconsistencies()),
             *below(("model",), model.inconsistencies()),
@@ -256,25 +257,25 @@ def _training(recipe: Recipe) -> Iterator[Inconsistency]:
         yield ("optim", "encoder_rate"), "a probe leaves the encoder as it is: set this to 1"
 
 
-def _uncertain_weights(recipe: Recipe) -> Iterator[Inconsistency]:
-    ivon, bayes = recipe.optim.posterior, recipe.model.facts.variational
-    if ivon is not None:
-        if ivon.prior.kind == "start":
-            yield ("optim", "ivon", "prior", "kind"), "the prior of ivon is around 0: choose fan_in or normal"
-        if recipe.runtime.compile:
-            yield ("optim", "kind"), "ivon is not for `runtime.compile`: set that to false"
-        if recipe.optim.ema is not None:
-            yield ("optim", "ema"), "the weights of ivon are means already: set this to null"
-        if ivon.predict.kind == "moments":
-            for option in recipe.without_moments:
-                reason = f"there is no rule for the moments of {option}: choose samples"
-                yield ("optim", "ivon", "predict", "kind"), reason
-    if bayes is not None:
-        yield from _bayes(recipe, bayes)
+def _ivon(recipe: Recipe) -> Iterator[Inconsistency]:
+    ivon, path = recipe.optim.posterior, ("optim", "ivon")
+    if ivon is None:
+        return
+    if ivon.prior.kind == "start":
+        yield (*path, "prior", "kind"), "the prior of ivon is around 0: choose fan_in or normal"
+    if recipe.runtime.compile:
+        yield ("optim", "kind"), "ivon is not for `runtime.compile`: set that to false"
+    if recipe.optim.ema is not None:
+        yield ("optim", "ema"), "the weights of ivon are means already: set this to null"
+    if ivon.predict.kind == "moments":
+        for option in recipe.without_moments:
+            yield (*path, "predict", "kind"), f"there is no rule for the moments of {option}: choose samples"
 
 
-def _bayes(recipe: Recipe, bayes: Bayes) -> Iterator[Inconsistency]:
-    path = "model", "bayes"
+def _bayes(recipe: Recipe) -> Iterator[Inconsistency]:
+    bayes, path = recipe.model.facts.variational, ("model", "bayes")
+    if bayes is None:
+        return
     if not (bayes.layers or bayes.norms or bayes.words):
         yield (*path, "layers"), "no weight is uncertain: name attention, feed_forward or output"
     if bayes.prior.kind == "start" and recipe.model.init_from is None:
