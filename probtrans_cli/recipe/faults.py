@@ -73,16 +73,15 @@ def choose_kinds(document: Document, section: Any, schema: Schema, path: Key = (
     old kind has; where one sets a section to null that has a default and cannot be null, drop the section."""
     if not isinstance(section, dict):
         return
-    if has_kinds(schema):
-        if isinstance(default := schema.get("default"), dict):
-            section.setdefault("kind", default["kind"])
-        overridden = {key[: len(path) + 1] for key, place in document.values.items() if place.override}
-        if (fields := fields_of(schema, section)) and document.place((*path, "kind")).override:
-            elsewhere = {key for member in kinds(schema).values() for key in member["properties"]}
-            for key in elsewhere & section.keys() - fields.keys():
-                if (*path, key) not in overridden:
-                    del section[key]
+    if has_kinds(schema) and isinstance(default := schema.get("default"), dict):
+        section.setdefault("kind", default["kind"])
     fields = fields_of(schema, section)
+    if has_kinds(schema) and fields and document.place((*path, "kind")).override:
+        overridden = {key[: len(path) + 1] for key, place in document.values.items() if place.override}
+        of_other_kinds = {key for member in kinds(schema).values() for key in member["properties"]} - fields.keys()
+        for key in of_other_kinds & section.keys():
+            if (*path, key) not in overridden:
+                del section[key]
     for key, value in list(section.items()):
         below = fields.get(key, {})
         if value is None and kinds(below) and "default" in below and {"type": "null"} not in below.get("anyOf", ()):
