@@ -754,6 +754,7 @@ def parse(
 
 @app.command(cls=Grouped, short_help="Go on from a prompt, with a causal language model.")
 def generate(
+    context: typer.Context,
     checkpoint: CheckpointArgument,
     prompt: Annotated[
         str | None, Argument(metavar="[PROMPT]", help="The text to go on from; default, and -: each line of stdin.")
@@ -780,6 +781,7 @@ def generate(
         from probtrans_cli.statistics.sampling import Sampling
 
     sampling = Sampling(words=words, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop)
+    as_json = as_json or context.obj.as_json
     verb.generate(verb.GenerateRequest(checkpoint, prompt, sampling, number, as_json))
 
 

@@ -224,6 +224,7 @@ def test_generate_writes_a_line_for_each_prompt(run: str, invoke: Invoke, monkey
     records = [json.loads(line) for line in two.splitlines()]
     assert " ".join(records[0]["prompt"] + records[0]["words"]) == alone.out.strip()
     assert len(records) == 2
+    assert invoke("--json", "generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2").out == two
     refused = invoke("generate", run, "--top-p", "2")
     assert refused.code == 2
     assert "top_p 2.0" in refused.err
