@@ -166,7 +166,7 @@ VALUES = [
 def test_wrong_values() -> None:
     for line, message in VALUES:
         (fault,) = refused(SMALL + line + "\n")
-        assert message.replace(", or", " or") in fault.replace(", or", " or")
+        assert message in fault
 
 
 def test_missing_keys_have_the_position_of_their_section() -> None:
