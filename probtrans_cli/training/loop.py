@@ -133,7 +133,7 @@ class Trainer:
         if self.equations is not None:
             console.log(f"messages: plain, as the equations stand in {self.equations}")
             if self.recipe.runtime.compile:
-                console.log("warning: runtime.compile is ignored: torch cannot compile the derivatives of plain messages")
+                console.log("warning: runtime.compile is ignored: torch cannot compile plain messages")
         if self.recipe.runtime.messages == "fused" and self.model.machine.device.type != "cuda":
             console.log("messages: as fast ones, as only a GPU has the kernels of `runtime.messages: fused`")
         with stop_signals(self.ranks.signalled, several=self.ranks.world > 1) as stop:
