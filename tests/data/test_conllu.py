@@ -42,6 +42,10 @@ def word(id: str | int, form: str = "a", head: str | int = "_", misc: str = "_")
     return f"{id}\t{form}\t_\t_\t_\t_\t{head}\t_\t_\t{misc}"
 
 
+def with_tree(sentence: Sentence, heads: list[int], relations: list[str]) -> list[str]:
+    return annotated(sentence, columns={"head": list(map(str, heads)), "deprel": relations})
+
+
 def test_reads_words_without_multiword_tokens_and_empty_nodes() -> None:
     (sentence,) = read("\n\n" + BLOCK)
     assert sentence.words == ["It", "'s", "a", "dog", "."]
@@ -120,7 +124,7 @@ def test_columns_in_another_order_and_more_of_them() -> None:
     expected = read(BLOCK)[0]
     assert (first.words, first.heads, first.tags) == (expected.words, expected.heads, expected.tags)
     assert (second.words, second.heads, second.tags) == (expected.words, expected.heads, expected.tags)
-    written = annotated(first, first.heads, first.relations)
+    written = with_tree(first, first.heads or [], first.relations or [])
     assert written[0] == "# global.columns = " + " ".join(COLUMNS)
     for old, new in zip(plain, written[1:], strict=True):
         if old.startswith("#"):
@@ -200,7 +204,7 @@ def test_annotated_replaces_the_tree_only() -> None:
     assert [c[6] for c in columns] == ["2", "0", "4", "2", "2"]
     assert [c[7] for c in columns] == ["dep", "root", "dep", "dep", "dep"]
     assert [c[9] for c in columns] == ["Head=1", "Gloss=was", "_", "SpaceAfter=No|Head=0", "_"]
-    assert annotated(sentence, [0] * 5, ["a", "b", "c", "d", "e"])[-1].split("\t")[6:8] == ["0", "e"]
+    assert with_tree(sentence, [0] * 5, ["a", "b", "c", "d", "e"])[-1].split("\t")[6:8] == ["0", "e"]
     assert sentence.lines == BLOCK.splitlines(), "the sentence itself does not change"
 
 
@@ -231,8 +235,9 @@ def test_annotated_makes_conllu_of_plain_text() -> None:
         "2\tdog\t_\t_\t_\t_\t0\troot\t_\t_",
     ]
     hostile = Sentence(words=["a\n1\tb", "\t", "\u2028"])
-    (again,) = read_conllu(annotated(hostile, [0, 1, 1], ["x\ny", "", "z"], misc={"A": ["\n1", "", "a|b"]}), "x")
-    assert again.words == ["a 1 b", "_", "_"]
+    relations = {"head": ["0", "1", "1"], "deprel": ["x\ny", "", "z z"]}
+    (again,) = read_conllu(annotated(hostile, columns=relations, misc={"A": ["\n1", "", "a|b"]}), "x")
+    assert (again.words, again.relations) == (["a 1 b", "_", "_"], ["x_y", "_", "z_z"])
 
 
 def test_an_empty_sentence_comes_back() -> None:
@@ -243,23 +248,26 @@ def test_an_empty_sentence_comes_back() -> None:
 
 
 def test_annotated_wants_one_value_a_word() -> None:
-    for arguments in [([0],), ([0, 1], ["root"]), ([0, 1], ["a", "b", "c"])]:
+    sentence = Sentence(words=["a", "b"])
+    for relations in (["root"], ["a", "b", "c"]):
         with pytest.raises(ValueError, match="2 words"):
-            annotated(Sentence(words=["a", "b"]), *arguments)
+            with_tree(sentence, [0, 1], relations)
+    with pytest.raises(ValueError, match="1 values for 2 words"):
+        annotated(sentence, [0])
 
 
 # --- malformed files --------------------------------------------------------------------------------------------------
 
 
 def malformed() -> list[tuple[str, int, str]]:
-    """(what, line at fault, content): every way we know of breaking a line, at every line where it breaks something."""
+    """(fault, its line, content): every way we know of breaking a line, at every line where it breaks something."""
     good = BLOCK.splitlines()
     words, ranges, empty = (4, 5, 6, 7, 10), (3,), (2, 8, 9)
     cases: list[tuple[str, int, str]] = []
 
-    def add(what: str, row: int, lines: list[str], shift: int = 0) -> None:
-        text = "\n".join([*BLOCK.splitlines(), "", *lines, "", *BLOCK.splitlines(), ""])
-        cases.append((f"{what} in line {row + 1}", len(good) + 2 + row + shift, text))
+    def add(fault: str, row: int, lines: list[str], shift: int = 0) -> None:
+        text = "\n".join([*good, "", *lines, "", *good, ""])
+        cases.append((f"{fault} in line {row + 1}", len(good) + 2 + row + shift, text))
 
     def change(row: int, column: int, value: str) -> list[str]:
         columns = good[row].split("\t")
@@ -298,13 +306,6 @@ def malformed() -> list[tuple[str, int, str]]:
     return cases
 
 
-MALFORMED = malformed()
-
-
-def test_there_are_enough_malformed_files() -> None:
-    assert len({text for _, _, text in MALFORMED}) >= 250
-
-
 def test_text_is_kept_as_it_was() -> None:
     """Words that were not apart say so, whatever else MISC has; white space is a space; words alone are joined."""
     text = "Well, \t(it's  here)..."
@@ -319,12 +320,14 @@ def test_text_is_kept_as_it_was() -> None:
 
 
 def test_a_malformed_line_is_an_error_with_its_position() -> None:
-    for line, text in [case[1:] for case in MALFORMED]:
+    cases = malformed()
+    assert len({text for _, _, text in cases}) >= 250
+    for fault, line, text in cases:
         sentences = read_conllu(text.splitlines(), "bad.conllu")
         assert next(sentences).words[0] == "It"
         with pytest.raises(DataError) as caught:
             list(sentences)
-        assert caught.value.message.startswith(f"bad.conllu:{line}: ")
+        assert caught.value.message.startswith(f"bad.conllu:{line}: "), fault
         assert caught.value.hint
 
 
@@ -432,6 +435,6 @@ def test_agrees_with_the_conllu_package_and_writes_back_the_same_bytes() -> None
     for sentence in ours:
         assert sentence.lines is not None
         assert sentence.rows is not None
-        deprels = [sentence.lines[row].split("\t")[7] for row in sentence.rows]
-        written += [*annotated(sentence, sentence.heads or [], deprels), ""]
+        relations = [sentence.lines[row].split("\t")[7] for row in sentence.rows]
+        written += [*with_tree(sentence, sentence.heads or [], relations), ""]
     assert written == lines

@@ -111,7 +111,6 @@ def repetitions(sources: Sequence[Source]) -> Iterator[str]:
             yield f"{copy}: its scores are of what was learned"
 
 
-_PLAIN = ("text", "documents")  # formats that any lines have
 _REMEDIES = {
     "conllu": "data.format=conllu",
     "columns": "data.format=columns, or table for a sentence a line",
@@ -126,7 +125,7 @@ def appearances(sources: Sequence[Source], format: str) -> Iterator[str]:
     """Yield a warning for files that are read as CoNLL-U because they look so, or as text although they do not."""
     files: dict[tuple[bool, Appearance], list[str]] = {}
     for source in sources:
-        is_text = source.format in _PLAIN
+        is_text = source.format in ("text", "documents")  # the formats that any lines have
         if source.by_content(format):
             kind: Appearance = "conllu"
         elif is_text:

@@ -45,7 +45,6 @@ BYTES = 32 << 20  # of a part; each byte of a compressed file counts as `_PACKED
 _PACKED = 4
 QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95, "99%": 0.99, "max": 1.0}
 _TALLY = TypeAdapter(Tally)
-_HINT = "`probtrans prepare RECIPE` with this file as data.dev says why they are dropped"
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -119,7 +118,8 @@ def sentences_of(part: Part, data: Data, tally: Tally) -> Iterator[Sentence]:
             tally.require_some(data)
             if not left:
                 names = ", ".join(tally.files)
-                raise DataError(f"{names}: no sentence has {encoding.units} that are kept", hint=_HINT)
+                hint = "`probtrans prepare RECIPE` with this file as data.dev says why they are dropped"
+                raise DataError(f"{names}: no sentence has {encoding.units} that are kept", hint=hint)
 
     yield from in_blocks(chosen(read, data.select, tally), data.blocks)
     if part.whole:

@@ -51,7 +51,7 @@ class Marked(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How messages call what a user can set."""
+    """How messages call what a user can set; by default the keys of a recipe."""
 
     comments: str = "data.columns.comments"
     comments_set: str = 'data.columns.comments="# "'
@@ -59,20 +59,21 @@ class Options(NamedTuple):
     scheme: str = ", or say with data.columns.scheme how they mark entities"
 
 
+OF_RECIPE = Options()
 OF_SCORE = Options(
     comments="--comments",
     comments_set='--comments "# "',
     tag="put the tags into the last column",
     scheme="; all tags of a column must be of one scheme",
 )
-"""As `score` has them."""
+"""What messages of `score` name, which has options for the keys of a recipe."""
 
 
 # --- sentences --------------------------------------------------------------------------------------------------------
 
 
 def read_tagged(
-    lines: Iterable[str], name: str, columns: Columns, *, options: Options | None = None
+    lines: Iterable[str], name: str, columns: Columns, *, options: Options = OF_RECIPE
 ) -> Iterator[Sentence]:
     """Yield the sentences of a column file with their tags, which mark entities if the section says so.
 
@@ -108,7 +109,7 @@ def read_entities(
     *,
     types_alone: bool = False,
     prefer: Scheme = "iob2",
-    options: Options | None = None,
+    options: Options = OF_RECIPE,
 ) -> tuple[Scheme, list[Marked]]:
     """Return how a column file marks entities, and its sentences.
 
@@ -117,7 +118,6 @@ def read_entities(
         prefer: the scheme that is meant where several fit equally well.
         options: how messages call what a user can set.
     """
-    options = options or Options()
     sentences = list(read_rows(lines, name, columns, options=options))  # the whole corpus shows notation and scheme
     plain = plain_tags(Counter(chain.from_iterable(rows.tags for rows in sentences)), types_alone=types_alone)
 
@@ -166,7 +166,7 @@ def _hint(hint: str, word: str, options: Options) -> str:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Options | None = None) -> Iterator[Rows]:
+def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Options = OF_RECIPE) -> Iterator[Rows]:
     r"""Yield the sentences of a column file, with their tags as they stand.
 
     ``lines`` may end in ``\n`` or ``\r\n``. Spaces at the edges of a column are dropped; within it, a no-break space
@@ -178,7 +178,6 @@ def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Opt
         DataError: a line has too few columns, or other columns than the lines before, or no word or no tag, or is a
             comment that reads like a word, or holds ``\r``; the message starts with ``name:line:``.
     """
-    options = options or Options()
     rows = Rows([], [], [])
     first, first_width, first_line = 0, 0, ""  # of the first line with columns
     # No comment may have the columns and the tag of a word: it could be the word `#`.

@@ -291,7 +291,6 @@ REMEMBERED = 4096  # texts of columns, most of which come again and again
 def annotated(
     sentence: Sentence,
     heads: Sequence[int] | None = None,
-    deprels: Sequence[str] | None = None,
     *,
     columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
     misc: Mapping[str, Sequence[str]] = MappingProxyType({}),
@@ -304,9 +303,8 @@ def annotated(
     of plain text gets ``# text`` and ten columns, with ``SpaceAfter=No`` between words that its text does not separate.
 
     Args:
-        heads: a head for every word, 0 = root.
-        deprels: a relation for every word; by default ``root`` for head 0 and ``dep`` otherwise.
-        columns: more columns by name in lower case (``upos``, ``xpos``, ``feats``), a value a word.
+        heads: a head for every word, 0 = root; their relations are ``root`` for head 0 and ``dep`` otherwise.
+        columns: more columns by name in lower case (``upos``, ``head``, ``deprel``, ...), a value a word.
         misc: entries of MISC by name, a value a word, "" for none; what the sentence had under this name is gone.
         comments: by name, one or a list of them; those of the same name are replaced, new names follow behind the
             comments of the sentence.
@@ -315,14 +313,13 @@ def annotated(
         ValueError: something has another length than the sentence.
     """
     count = len(sentence.words)
-    for values in (heads, deprels, *columns.values(), *misc.values()):
+    for values in (heads, *columns.values(), *misc.values()):
         if values is not None and len(values) != count:
             raise ValueError(f"{sentence.where}: {len(values)} values for {count} words")
     new = {COLUMNS.index(name.upper()): [_value(value) for value in values] for name, values in columns.items()}
     if heads is not None:
         new[_HEAD] = [str(int(head)) for head in heads]
-        default = ["root" if head == 0 else "dep" for head in heads]
-        new[_DEPREL] = default if deprels is None else list(map(_value, deprels))
+        new[_DEPREL] = ["root" if head == 0 else "dep" for head in heads]
     stale, stale_comments = _OF_HEADS if _HEAD in new else (frozenset(), frozenset())
     if columns:
         stale = stale.union(_OF_TAGS, (f"{name.upper()}Prob" for name in columns))
@@ -368,18 +365,16 @@ def _table_of_text(sentence: Sentence) -> tuple[str, list[list[str]]]:
     return f"# text = {text}".rstrip(), table
 
 
-@lru_cache(REMEMBERED)
-def _form(text: str) -> str:
-    return _one_line(text)
+def _one_line(text: str) -> str:
+    return (_LINE_BREAKS.sub(" ", text) if _LINE_BREAKS.search(text) else text).strip(" ") or "_"
+
+
+_form = lru_cache(REMEMBERED)(_one_line)  # of a word, which comes again unlike a text or a comment
 
 
 @lru_cache(REMEMBERED)
 def _value(text: str) -> str:
     return _one_line(text).replace(" ", "_")
-
-
-def _one_line(text: str) -> str:
-    return (_LINE_BREAKS.sub(" ", text) if _LINE_BREAKS.search(text) else text).strip(" ") or "_"
 
 
 # --- gold trees -------------------------------------------------------------------------------------------------------
