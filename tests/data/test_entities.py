@@ -177,24 +177,14 @@ def test_tags_of_no_scheme_say_where_the_last_one_fails() -> None:
 # --- invalid tags -----------------------------------------------------------------------------------------------------
 
 
-def test_a_sentence_is_valid_tag_by_tag() -> None:
-    """What may follow what, from the start to the end, is all that the expressions ask for."""
+def test_each_tag_that_may_not_follow_the_one_before_is_a_fault() -> None:
     for scheme in SCHEMES:
         for tags in every(scheme):
             pairs = zip(["", *tags], [*tags, ""], strict=True)
-            assert all(may_follow(*pair, scheme) for pair in pairs) == valid_by_expression(tags, scheme), tags
-
-
-def test_every_fault_is_told() -> None:
-    for scheme in SCHEMES:
-        for tags in every(scheme):
-            told = list(faults(tags, scheme))
-            assert ((told[0].index, told[0].reason) if told else None) == problems(tags, scheme)
-            broken = sum(not may_follow(*pair, scheme) for pair in zip(["", *tags], [*tags, ""], strict=True))
-            assert len(told) == broken
-            assert all(fault.known for fault in told)
-    told = list(faults(["O", "I-X", "B-X", "S-X", "I-Y", "NNP"], "iob2"))
-    assert [(fault.index, fault.known) for fault in told] == [(1, True), (3, False), (4, True), (5, False)]
+            known = [fault.known for fault in faults(tags, scheme)]
+            assert known == [True] * sum(not may_follow(*pair, scheme) for pair in pairs), tags
+    mixed = faults(["O", "I-X", "B-X", "S-X", "I-Y", "NNP"], "iob2")
+    assert [(fault.index, fault.known) for fault in mixed] == [(1, True), (3, False), (4, True), (5, False)]
 
 
 def test_the_scheme_with_the_fewest_faults_is_meant() -> None:
@@ -417,30 +407,22 @@ def test_notations() -> None:
         assert [found[tag] for tag in tags.split()] == [(tag, None, None) for tag in plain.split()]
 
 
-def test_repairs() -> None:
-    for tags, odd, plain, repair in [
-        ("B-PER 0 0", "0", "O", "as 'O'"),
-        ("0 0", "0", "O", "as 'O'"),
-        ("b-PER o", "o", "O", "as 'O'"),
-        ("b-PER O", "b-PER", "B-PER", "with a capital letter"),
-        ("per-b O per-I", "per-b", "B-per", "with a capital letter"),
-        ("b i O", "i", "I-ENTITY", "with a capital letter"),
-        ("B-PER B_LOC", "B_LOC", "B-LOC", "with '-' for '_'"),
+def test_tags_in_another_spelling_than_the_file() -> None:
+    misfit = "{!r} is no tag like others of the file: O, or a letter {}"
+    for tags, odd, plain, repair, reason in [
+        ("B-PER 0 0", "0", "O", "as 'O'", None),
+        ("0 0", "0", "O", "as 'O'", None),
+        ("b-PER o", "o", "O", "as 'O'", None),
+        ("b-PER O", "b-PER", "B-PER", "with a capital letter", None),
+        ("per-b O per-I", "per-b", "B-per", "with a capital letter", None),
+        ("b i O", "i", "I-ENTITY", "with a capital letter", None),
+        ("B-PER B_LOC", "B_LOC", "B-LOC", "with '-' for '_'", None),
+        ("B I O B-PER", "B-PER", "B-PER", None, misfit.format("B-PER", "alone")),
+        ("PER-B LOC-I O B-PER", "B-PER", "B-PER", None, misfit.format("B-PER", "behind the type")),
+        ("PER-B O NNP", "NNP", "NNP", None, misfit.format("NNP", "behind the type")),
     ]:
-        assert plain_tags(Counter(tags.split()))[odd] == (plain, repair, None)
-
-
-def test_mixtures_are_no_tags() -> None:
-    for tags, odd, reason in [
-        ("B I O B-PER", "B-PER", "'B-PER' is no tag like others of the file: O, or a letter alone"),
-        ("PER-B LOC-I O B-PER", "B-PER", "'B-PER' is no tag like others of the file: O, or a letter behind the type"),
-        ("PER-B O NNP", "NNP", "'NNP' is no tag like others of the file: O, or a letter behind the type"),
-    ]:
-        assert plain_tags(Counter(tags.split()))[odd].misfit == reason
-
-
-def test_other_tags_are_left_to_the_scheme() -> None:
-    for odd in ["PER", "PER-B", "B", "_", "B-", "-", "1", "NNP"]:
+        assert plain_tags(Counter(tags.split()))[odd] == (plain, repair, reason)
+    for odd in ["PER", "PER-B", "B", "_", "B-", "-", "1", "NNP"]:  # left to the scheme
         assert plain_tags(Counter([odd, "B-PER", "I-PER"]))[odd] == (odd, None, None)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from small_treebank import TRAIN, names, recipe, treebank
-from support import ROOT
+from support import environment
 
 from probtrans_cli import atomic
 from probtrans_cli.data.corpus import parts
@@ -94,9 +94,7 @@ module.prepare(Recipe.model_validate({"name": "x", "data": data, "task": {"kind"
 
 @pytest.mark.parametrize("step", ["write_split", "_fill"])
 def test_killed_in_between_there_is_no_half_folder(corpus: Path, step: str) -> None:
-    root = ROOT
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    done = subprocess.run([sys.executable, "-c", KILLED, step], env=environment, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, step], env=environment(), timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL
     assert not (corpus / "here").exists()
     (left,) = [name for name in names(corpus) if name.endswith(".partial")]
@@ -118,8 +116,7 @@ for turn in range(4):
 
 @pytest.mark.slow
 def test_several_processes_at_once(corpus: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    running = [subprocess.Popen([sys.executable, "-c", TOGETHER], env=environment) for _ in range(3)]
+    running = [subprocess.Popen([sys.executable, "-c", TOGETHER], env=environment()) for _ in range(3)]
     assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
     assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT
+from support import environment
 
 from probtrans_cli.data.readers import READERS, Reader, register
 from probtrans_cli.recipe.data import FORMATS, Format
@@ -103,9 +102,8 @@ assert made.labels == {"upos": ["DET", "NOUN", "VERB"]}
 
 
 def test_a_vocabulary_and_a_format_of_another_package(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", OUTSIDE], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", OUTSIDE], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
 
