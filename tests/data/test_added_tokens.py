@@ -51,6 +51,14 @@ WORDS = SPACED.split()
 WORDS += [" <l> x", "x  <r>  x", "New York", "new  york", "in new york.", "foo bar foo", "a<l> <r>b", "\0<ent>\0"]
 
 
+def write(path: Path, content: Any) -> None:
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+
+
+def write_pieces(folder: Path, pieces: list[str] = VOCABULARY) -> None:
+    write(folder / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
+
+
 def folder_of(folder: Path, form: str, tokens: list[dict[str, Any]], lowercase: bool) -> Path:
     """A folder with added tokens, in one of the forms in which these are kept."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +71,7 @@ def folder_of(folder: Path, form: str, tokens: list[dict[str, Any]], lowercase: 
         theirs.add_tokens([transformers.AddedToken(**whole(token)) for token in tokens])
         theirs.save_pretrained(folder)
         return folder
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in VOCABULARY), encoding="utf-8")
+    write_pieces(folder)
     if form == "added_tokens_decoder":
         config["added_tokens_decoder"] = {
             str(id): {"content": name, **flags(special=True)} for id, name in enumerate(SPECIAL)
@@ -71,14 +79,14 @@ def folder_of(folder: Path, form: str, tokens: list[dict[str, Any]], lowercase: 
         config["added_tokens_decoder"] |= {str(ids[token["content"]]): whole(token) for token in tokens}
     else:
         beyond = {name: id for name, id in ids.items() if name not in VOCABULARY}
-        (folder / "added_tokens.json").write_text(json.dumps(beyond), encoding="utf-8")
+        write(folder / "added_tokens.json", beyond)
         special = [token["content"] for token in tokens if token.get("special") and token["content"] not in SPECIAL]
         if form == "special_tokens_map.json":
             content = {"mask_token": "[MASK]", "additional_special_tokens": special}
-            (folder / "special_tokens_map.json").write_text(json.dumps(content), encoding="utf-8")
+            write(folder / "special_tokens_map.json", content)
         else:
             config["additional_special_tokens"] = special
-    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    write(folder / "tokenizer_config.json", config)
     return folder
 
 
@@ -89,8 +97,8 @@ def numbered(tokens: list[dict[str, Any]]) -> dict[str, int]:
     return {name: VOCABULARY.index(name) if name in VOCABULARY else NEXT + beyond.index(name) for name in names}
 
 
-def flags(**given: bool) -> dict[str, bool]:
-    return {name: given.get(name, False) for name in FLAGS}
+def flags(**values: bool) -> dict[str, bool]:
+    return {name: values.get(name, False) for name in FLAGS}
 
 
 def whole(token: dict[str, Any]) -> dict[str, Any]:
@@ -99,9 +107,9 @@ def whole(token: dict[str, Any]) -> dict[str, Any]:
 
 def assert_as_theirs(ours: WordPieces, theirs: Any, words: list[str]) -> None:
     """Ids and words of a sentence, and of running text."""
-    found, expected = ours.encode_words(words), theirs(words, is_split_into_words=True)
-    assert found.ids == expected["input_ids"]
-    assert found.word_of_piece == [-1 if word is None else word for word in expected.word_ids()]
+    encoded, expected = ours.encode_words(words), theirs(words, is_split_into_words=True)
+    assert encoded.ids == expected["input_ids"]
+    assert encoded.word_of_piece == [-1 if word is None else word for word in expected.word_ids()]
     text = " ".join(words)
     assert ours.encode_text(text).ids == theirs(text)["input_ids"]
 
@@ -123,13 +131,13 @@ def test_ids_and_words_as_in_transformers(tmp_path: Path, name: str, form: str, 
     # What is written of it is the same vocabulary, to us and to them, whole or in older files.
     ours.save(tmp_path)
     for left in ({"vocab.txt", "tokenizer.json"}, {"tokenizer.json"}, {"vocab.txt"}):
-        other = tmp_path / f"with {' '.join(sorted(left))}"
-        other.mkdir()
+        copy = tmp_path / f"with {' '.join(sorted(left))}"
+        copy.mkdir()
         for name in (*left, "tokenizer_config.json"):
-            (other / name).write_bytes((tmp_path / name).read_bytes())
-        again = read_wordpieces(other)
+            (copy / name).write_bytes((tmp_path / name).read_bytes())
+        again = read_wordpieces(copy)
         assert (again.pieces, again.options) == (ours.pieces, ours.options)
-        assert_as_theirs(again, transformers.AutoTokenizer.from_pretrained(other), WORDS)
+        assert_as_theirs(again, transformers.AutoTokenizer.from_pretrained(copy), WORDS)
     assert_as_theirs(load_vocabulary(tmp_path), theirs, WORDS)  # type: ignore[arg-type]
 
 
@@ -222,11 +230,10 @@ DECODED = {"content": "<ent>", **flags()}
     ],
 )
 def test_faulty_added_tokens_are_named(tmp_path: Path, files: dict[str, Any], message: str) -> None:
-    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in VOCABULARY), encoding="utf-8")
+    write_pieces(tmp_path)
     for name, content in files.items():
         if name != "rows":
-            text = content if isinstance(content, str) else json.dumps(content)
-            (tmp_path / f"{name}.json").write_text(text, encoding="utf-8")
+            write(tmp_path / f"{name}.json", content)
     with pytest.raises(DataError, match=message) as caught:
         read_wordpieces(tmp_path, rows=files.get("rows"))
     assert str(tmp_path) in caught.value.message
@@ -237,17 +244,16 @@ def test_two_files_that_contradict_each_other(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "saved by transformers", TOKENS["plain"], lowercase=True)
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps(config | {"added_tokens_decoder": {}}), "utf-8")
+    write(path, config | {"added_tokens_decoder": {}})
     with pytest.raises(DataError, match=r"added_tokens_decoder has no '<ent>', but tokenizer\.json has"):
         read_wordpieces(folder)
 
 
 def test_blank_lines_before_added_tokens(tmp_path: Path) -> None:
     """There `transformers` counts the pieces, and gives the token the id of one of them."""
-    lines = [*VOCABULARY[:8], "", *VOCABULARY[9:]]
-    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in lines), encoding="utf-8")
+    write_pieces(tmp_path, [*VOCABULARY[:8], "", *VOCABULARY[9:]])
     assert read_wordpieces(tmp_path).size == NEXT
-    (tmp_path / "added_tokens.json").write_text(json.dumps({"<ent>": NEXT}), encoding="utf-8")
+    write(tmp_path / "added_tokens.json", {"<ent>": NEXT})
     with pytest.raises(DataError, match="but the package tokenizers gives it") as caught:
         read_wordpieces(tmp_path)
     assert "fill its blank lines" in str(caught.value.hint)
@@ -265,15 +271,15 @@ def test_tokens_of_which_chance_chooses_one(tmp_path: Path) -> None:
 
 
 def test_names_of_special_tokens_without_an_id(tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in VOCABULARY), encoding="utf-8")
+    write_pieces(tmp_path)
     config = {"bos_token": "[BOS]", "eos_token": None, "ent_token": "<ent>", "additional_special_tokens": ["<x>"]}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    write(tmp_path / "tokenizer_config.json", config)
     theirs = transformers.BertTokenizerFast.from_pretrained(tmp_path)
     ours = read_wordpieces(tmp_path)
     assert ours.pieces[NEXT:] == ["[BOS]", "<ent>", "<x>"]
     assert_as_theirs(ours, theirs, ["[BOS]", "<ENT>", "a<ent>b", "<x>"])
     del config["additional_special_tokens"]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    write(tmp_path / "tokenizer_config.json", config)
     assert read_wordpieces(tmp_path, rows=NEXT).pieces == VOCABULARY  # names for which the model has no rows
 
 
@@ -293,8 +299,8 @@ def test_added_tokens_belong_to_the_identity_of_a_vocabulary(tmp_path: Path) -> 
 
 
 def test_the_vocabulary_of_another_kind_of_model_is_refused_by_its_name(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "deberta-v2", "vocab_size": 9}), "utf-8")
-    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram", "vocab": []}}), "utf-8")
+    write(tmp_path / "config.json", {"model_type": "deberta-v2", "vocab_size": 9})
+    write(tmp_path / "tokenizer.json", {"model": {"type": "Unigram", "vocab": []}})
     with pytest.raises(DataError, match=r"config\.json is that of a model of type 'deberta-v2'"):
         build_vocabulary(WordPieceVocabulary(kind="wordpiece", folder=str(tmp_path)), [["new"]])
 

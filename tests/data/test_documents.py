@@ -74,33 +74,37 @@ def encoded(sentences: list[Sentence], vocabulary: Vocabulary, *, training: bool
 
 def test_blank_lines_separate_documents() -> None:
     lines = ["", "a b", "c", "", " ", "d e f", ""]
-    found = [(one.words, one.begins, one.where) for one in read(lines)]
-    assert found == [(["a", "b"], True, "text:2"), (["c"], False, "text:3"), (["d", "e", "f"], True, "text:6")]
+    assert [(sentence.words, sentence.begins, sentence.where) for sentence in read(lines)] == [
+        (["a", "b"], True, "text:2"),
+        (["c"], False, "text:3"),
+        (["d", "e", "f"], True, "text:6"),
+    ]
 
 
 def test_headings_and_stops() -> None:
     lines = ["= One =", "a b . c ! d", "e .", "= = Two = =", "", "f . g = h"]
-    plain = [" ".join(one.words) for one in read(lines)]
+    plain = [" ".join(sentence.words) for sentence in read(lines)]
     assert plain == ["= One =", "a b . c ! d", "e .", "= = Two = =", "f . g = h"]
-    found = [(" ".join(one.words), one.begins) for one in read(lines, heading="=", stops=[".", "!"])]
-    assert found == [("a b .", True), ("c !", False), ("d", False), ("e .", False), ("f .", True), ("g = h", False)]
+    cut = [(" ".join(part.words), part.begins) for part in read(lines, heading="=", stops=[".", "!"])]
+    assert cut == [("a b .", True), ("c !", False), ("d", False), ("e .", False), ("f .", True), ("g = h", False)]
 
 
 # --- what stands around texts -----------------------------------------------------------------------------------------
 
 
 def test_a_vocabulary_gets_two_entries_behind_its_own(tmp_path: Path) -> None:
-    for inner in vocabularies():
-        outer = enclosing(inner)
+    for plain in vocabularies():
+        outer = enclosing(plain)
         assert isinstance(outer, Enclosed)
         assert enclosing(outer) is outer
-        assert outer.size == inner.size + 2
-        assert [outer.decode(id) for id in range(outer.size)] == [*map(inner.decode, range(inner.size)), *ENDS]
-        assert outer.specials == (*inner.specials, outer.FIRST, outer.LAST)
-        ids, first, *_ = inner.encode_words(["rye", "bread"])
-        assert outer.encode_words(["rye", "bread"])[:2] == ([outer.FIRST, *ids, outer.LAST], [one + 1 for one in first])
+        assert outer.size == plain.size + 2
+        assert [outer.decode(id) for id in range(outer.size)] == [*map(plain.decode, range(plain.size)), *ENDS]
+        assert outer.specials == (*plain.specials, outer.FIRST, outer.LAST)
+        ids, first, *_ = plain.encode_words(["rye", "bread"])
+        enclosed = [outer.FIRST, *ids, outer.LAST], [place + 1 for place in first]
+        assert outer.encode_words(["rye", "bread"])[:2] == enclosed
         assert outer.encode_words([])[:2] == ([outer.FIRST, outer.LAST], [])
-        assert outer.frequency("rye") == inner.frequency("rye") > 0
+        assert outer.frequency("rye") == plain.frequency("rye") > 0
         outer.save(tmp_path)
         again = load_vocabulary(tmp_path)
         assert isinstance(again, Enclosed)
@@ -167,11 +171,11 @@ def test_words_and_their_frequencies(vocabulary: EnclosingVocabulary) -> None:
 
 def test_instances_follow_from_their_own_seed(vocabulary: EnclosingVocabulary) -> None:
     sentences = read(text())
-    one, same, other = (encoded(sentences, vocabulary, seed=seed) for seed in (0, 0, 1))
-    assert one.column("ids").tolist() == same.column("ids").tolist() != other.column("ids").tolist()
+    first, same, different = (encoded(sentences, vocabulary, seed=seed) for seed in (0, 0, 1))
+    assert first.column("ids").tolist() == same.column("ids").tolist() != different.column("ids").tolist()
     twice = encoded(sentences, vocabulary, training=True, copies=2)
     assert len(twice) > 1.5 * len(encoded(sentences, vocabulary, training=True))
-    assert len(encoded(sentences, vocabulary, copies=2)) == len(one)
+    assert len(encoded(sentences, vocabulary, copies=2)) == len(first)
 
 
 def test_documents_that_do_not_give_what_is_asked_for(vocabulary: EnclosingVocabulary) -> None:
@@ -188,8 +192,7 @@ def test_documents_that_do_not_give_what_is_asked_for(vocabulary: EnclosingVocab
 
 def test_features_are_not_for_documents() -> None:
     """The recipe refuses them; what stands around a text would have none."""
-    inner = build_vocabulary(WordVocabulary(features=WordFeatures()), [WORDS])
-    assert enclosing(inner).features is None
+    assert enclosing(build_vocabulary(WordVocabulary(features=WordFeatures()), [WORDS])).features is None
 
 
 CORPORA = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=2, max_size=6)
@@ -204,12 +207,8 @@ def made(lengths: list[list[int]], seed: int = 0, **options: Any) -> list[Instan
     return list(instances(corpus(lengths), np.random.default_rng(seed), **options))
 
 
-def size(instance: Instance) -> int:
-    return sum(end - begin for begin, end in instance[:2] if instance is not None)
-
-
-def document_of(found: Corpus, position: int) -> int:
-    return max(d for d, start in enumerate(found.sentences[:-1]) if found.tokens[start] <= position)
+def document_of(documents: Corpus, position: int) -> int:
+    return max(d for d, start in enumerate(documents.sentences[:-1]) if documents.tokens[start] <= position)
 
 
 @settings(deadline=None)
@@ -217,33 +216,32 @@ def document_of(found: Corpus, position: int) -> int:
 def test_instances_fit_and_are_whole(
     lengths: list[list[int]], kind: Kind, longest: int, short: float, seed: int
 ) -> None:
-    found = corpus(lengths)
-    for one in made(lengths, seed, kind=kind, max_length=longest, short=short):
-        assert 1 + sum(stretch[1] - stretch[0] + 1 for stretch in one[:2] if stretch is not None) <= longest
-        assert (one.second is None) == (one.label is None) == (kind == "none")
-        for stretch in one[:2]:
-            if isinstance(stretch, tuple):
-                begin, end = stretch
-                assert begin < end
-                assert document_of(found, begin) == document_of(found, end - 1)
+    documents = corpus(lengths)
+    for first, second, label in made(lengths, seed, kind=kind, max_length=longest, short=short):
+        assert (second is None) == (label is None) == (kind == "none")
+        stretches = [first] if second is None else [first, second]
+        assert 1 + sum(end - begin + 1 for begin, end in stretches) <= longest
+        for begin, end in stretches:
+            assert begin < end
+            assert document_of(documents, begin) == document_of(documents, end - 1)
 
 
 @settings(deadline=None)
 @given(CORPORA, st.integers(8, 60), st.integers(0, 99))
 def test_next_and_random_seconds_are_what_they_are_called(lengths: list[list[int]], longest: int, seed: int) -> None:
-    found, starts = corpus(lengths), set(corpus(lengths).tokens)
-    for one in made(lengths, seed, kind="nsp", max_length=longest):
-        assert one.second is not None
-        whole = size(one) < longest - 3  # nothing was cut
-        if one.label == 0:
-            assert document_of(found, one.first[0]) == document_of(found, one.second[0])
-            assert one.first[1] <= one.second[0]
-            assert not whole or one.first[1] == one.second[0] in starts
+    documents, starts = corpus(lengths), set(corpus(lengths).tokens)
+    for first, second, label in made(lengths, seed, kind="nsp", max_length=longest):
+        assert second is not None
+        whole = first[1] - first[0] + second[1] - second[0] < longest - 3  # nothing was cut
+        if label == 0:
+            assert document_of(documents, first[0]) == document_of(documents, second[0])
+            assert first[1] <= second[0]
+            assert not whole or first[1] == second[0] in starts
         elif len(lengths) > 4:
             # Ten draws that all hit the document at hand are not seen in a test.
-            assert document_of(found, one.first[0]) != document_of(found, one.second[0])
+            assert document_of(documents, first[0]) != document_of(documents, second[0])
         if whole:
-            assert {one.first[0], one.second[0], *one.first[1:], *one.second[1:]} <= starts
+            assert {*first, *second} <= starts
 
 
 @settings(deadline=None)
@@ -253,21 +251,21 @@ def test_without_truncation_nothing_is_lost_or_doubled(lengths: list[list[int]],
     longest = 1000
     every = sum(map(sum, lengths))
     seen: list[int] = []
-    for one in made(lengths, seed, kind="nsp", max_length=longest):
-        seen += range(*one.first)
-        seen += range(*one.second) if one.label == 0 and one.second is not None else []
+    for first, second, label in made(lengths, seed, kind="nsp", max_length=longest):
+        seen += range(*first)
+        seen += range(*second) if label == 0 and second is not None else []
     assert seen == list(range(every))
     alone = {len(document) for document in lengths} == {1}
     ordered = made(lengths, seed, kind="sop", max_length=longest, short=0.0)
     assert len(ordered) == sum(len(document) > 1 for document in lengths)
     assert alone == (not ordered)
-    for one in ordered:
-        assert one.second is not None
-        begin, end = (one.first, one.second) if one.label == 0 else (one.second, one.first)
-        assert begin[1] == end[0]
+    for first, second, label in ordered:
+        assert second is not None
+        before, after = (first, second) if label == 0 else (second, first)
+        assert before[1] == after[0]
     for longest in (8, 20):
         pieces = made(lengths, seed, kind="none", max_length=longest)
-        assert [token for one in pieces for token in range(*one.first)] == list(range(every))
+        assert [token for piece in pieces for token in range(*piece.first)] == list(range(every))
 
 
 def plainly_truncated(a: int, b: int, usable: int) -> tuple[int, int]:
@@ -278,18 +276,18 @@ def plainly_truncated(a: int, b: int, usable: int) -> tuple[int, int]:
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(8, 40), st.integers(0, 99))
 def test_the_longer_stretch_loses_tokens_one_by_one(a: int, b: int, longest: int, seed: int) -> None:
-    for one in made([[a, b], [1]], seed, kind="sop", max_length=longest, short=0.0):
-        assert one.second is not None
-        lengths = tuple(end - begin for begin, end in (one.first, one.second))
-        assert lengths == plainly_truncated(*((a, b) if one.label == 0 else (b, a)), longest - 3)
+    for first, second, label in made([[a, b], [1]], seed, kind="sop", max_length=longest, short=0.0):
+        assert second is not None
+        lengths = first[1] - first[0], second[1] - second[0]
+        assert lengths == plainly_truncated(*((a, b) if label == 0 else (b, a)), longest - 3)
 
 
 def test_tokens_are_lost_in_front_and_behind() -> None:
     generator = np.random.default_rng(0)
     fronts = []
     for _ in range(2000):
-        [one] = instances(corpus([[40, 2], [1]]), generator, kind="sop", max_length=25, short=0.0)
-        long = one.first if one.label == 0 else one.second
+        [pair] = instances(corpus([[40, 2], [1]]), generator, kind="sop", max_length=25, short=0.0)
+        long = pair.first if pair.label == 0 else pair.second
         assert long is not None
         assert long[1] - long[0] == 20
         fronts.append(long[0])
@@ -300,37 +298,21 @@ def test_tokens_are_lost_in_front_and_behind() -> None:
 def test_labels_are_balanced_and_short_targets_as_many_as_asked() -> None:
     lengths = [[5] * 40 for _ in range(60)]
     for kind in ("nsp", "sop"):
-        labels = Counter(one.label for one in made(lengths, 1, kind=kind, max_length=64, short=0.1))
+        labels = Counter(pair.label for pair in made(lengths, 1, kind=kind, max_length=64, short=0.1))
         share = labels[1] / labels.total()
         # Of nsp a sentence that ends its document alone is always random, and adds to that class.
         assert 0.46 < share < (0.6 if kind == "nsp" else 0.54)
-    whole = [[1] * 400 for _ in range(1000)]
-    longest = [max(map(size_of_none, group)) for group in by_document(whole, made(whole, kind="none", max_length=66))]
-    assert np.mean([one < 64 for one in longest]) == pytest.approx(0.1 * 62 / 63, abs=0.04)
+    longest = [0] * 1000  # of the stretches of each document
+    for (begin, end), *_ in made([[1] * 400] * len(longest), kind="none", max_length=66):
+        longest[begin // 400] = max(longest[begin // 400], end - begin)
+    assert np.mean([length < 64 for length in longest]) == pytest.approx(0.1 * 62 / 63, abs=0.04)
     assert min(longest) < 8
 
 
-def size_of_none(instance: Instance) -> int:
-    return instance.first[1] - instance.first[0]
-
-
-def by_document(lengths: list[list[int]], found: list[Instance]) -> list[list[Instance]]:
-    documents = np.cumsum([sum(document) for document in lengths])
-    groups: list[list[Instance]] = [[] for _ in lengths]
-    for one in found:
-        groups[int(np.searchsorted(documents, one.first[0], side="right"))].append(one)
-    return groups
-
-
-def test_documents_of_one_sentence() -> None:
+def test_documents_of_one_sentence_and_one_document() -> None:
     lengths = [[4], [5], [6]]
-    assert {one.label for one in made(lengths, kind="nsp", max_length=32, copies=5)} == {1}
+    assert {pair.label for pair in made(lengths, kind="nsp", max_length=32, copies=5)} == {1}
     assert made(lengths, kind="sop", max_length=32) == []
-
-
-def test_a_single_document_has_no_random_pair() -> None:
-    with pytest.raises(DataError, match="1 document where two are needed"):
-        made([[3, 4, 5]], kind="nsp", max_length=32)
     assert made([[3, 4, 5]], kind="sop", max_length=32)
 
 
