@@ -63,36 +63,33 @@ def test_what_is_stored_is_read(corpus: list[Sentence]) -> None:
         path = Path(folder) / "x.arrow"
         write_split(path, encode_table(corpus, vocabulary_of(corpus), LABELS))
         split = Split(path)
-        for name, there in (
-            ("label", any(one.labels for one in corpus)),
-            ("tag", any(one.tags for one in corpus)),
-            ("parents", any(one.parents is not None for one in corpus)),
-            ("grid", any(one.grid is not None for one in corpus)),
-            ("form", any(one.form is not None for one in corpus)),
-            ("spelling", any(one.form is not None for one in corpus)),
-        ):
-            assert split.has(name) == there
+        assert split.has("label") == any(sentence.labels for sentence in corpus)
+        assert split.has("tag") == any(sentence.tags for sentence in corpus)
+        for name in ("parents", "grid", "form"):
+            assert split.has(name) == any(getattr(sentence, name) is not None for sentence in corpus)
+        assert split.has("spelling") == split.has("form")
         assert not split.has("case")
-        for index, one in enumerate(corpus):
-            n = len(one.words)
+        for index, sentence in enumerate(corpus):
+            n = len(sentence.words)
             if split.has("label"):
-                wanted = [{"good": 0, "bad": 1}.get(one.labels["label"], -1)] if one.labels else [-1] * n
-                assert split.row("label", index).tolist() == wanted
+                label = [{"good": 0, "bad": 1}.get(sentence.labels["label"], -1)] if sentence.labels else [-1] * n
+                assert split.row("label", index).tolist() == label
             if split.has("tag"):
-                wanted = [{"O": 0, "B-X": 1}.get(tag, -1) for tag in one.tags.get("tag", [""] * n)]
-                assert split.row("tag", index).tolist() == wanted
+                tags = [{"O": 0, "B-X": 1}.get(tag, -1) for tag in sentence.tags.get("tag", [""] * n)]
+                assert split.row("tag", index).tolist() == tags
             if split.has("parents"):
-                assert split.row("parents", index).tolist() == ([-2] * n if one.parents is None else one.parents)
+                parents = [-2] * n if sentence.parents is None else sentence.parents
+                assert split.row("parents", index).tolist() == parents
             if split.has("grid"):
-                rows = one.grid or []
+                rows = sentence.grid or []
                 assert unpack_rows(split.row("grid", index), len(rows)).tolist() == rows
                 padded = unpack_rows(split.padded("grid", np.arange(len(corpus)), 0)[index], MOST_ROWS)
                 assert padded[: len(rows), :n].tolist() == rows
                 assert not padded[len(rows) :].any()
                 assert not padded[:, n:].any()
             if split.has("form"):
-                assert split.text("form", index) == (one.form or "")
-                assert split.text("spelling", index) == ("" if one.form is None else " ".join(one.words))
+                assert split.text("form", index) == (sentence.form or "")
+                assert split.text("spelling", index) == ("" if sentence.form is None else " ".join(sentence.words))
 
 
 def test_grids_are_numbers() -> None:
@@ -174,8 +171,7 @@ def test_gathering_equals_plain_loops(tmp_path_factory: pytest.TempPathFactory, 
         for name in ("ids", "first", "frequency", "upos", "heads", "punct"):
             if not split.has(name):
                 continue
-            missing = [-1] * 6
-            plain = [row[name] if row[name] is not None else missing[: len(row["frequency"])] for row in rows]
+            plain = [row[name] if row[name] is not None else [-1] * len(row["frequency"]) for row in rows]
             assert [split.row(name, i).tolist() for i in range(len(rows))] == plain
             assert split.column(name).tolist() == [value for values in plain for value in values]
             padded = split.padded(name, chosen, fill=0)
@@ -206,20 +202,20 @@ LABELS_OF_SHARDS = {"upos": ["N", "V"], "label": ["good"]}
 def sentences_of_shards() -> list[Sentence]:
     """Some with tags, heads, a label or a form, at first none; so shards have different columns."""
     random = np.random.default_rng(0)
-    found = []
+    corpus = []
     for number in range(60):
         n = int(random.integers(1, 7))
-        given = Sentence([f"w{random.integers(9)}" for _ in range(n)])
+        sentence = Sentence([f"w{random.integers(9)}" for _ in range(n)])
         if number > 20 and number % 3:
-            given.tags["upos"] = ["N"] * n
-            given.heads = [0] * n
+            sentence.tags["upos"] = ["N"] * n
+            sentence.heads = [0] * n
         if number > 30:
-            given.labels["label"] = "good"
-            given.parents = [-1] * n
+            sentence.labels["label"] = "good"
+            sentence.parents = [-1] * n
         if number > 45:
-            given.form = f"form {number}"
-        found.append(given)
-    return found
+            sentence.form = f"form {number}"
+        corpus.append(sentence)
+    return corpus
 
 
 @pytest.fixture
@@ -240,35 +236,34 @@ COLUMNS = ("ids", "frequency", "heads", "parents", "upos", "label", "punct", "wi
 
 def test_shards_have_what_one_file_has(both: tuple[Split, Split], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "KEPT", 15)
-    one, many = both
-    assert len(many) == len(one) == 60
+    whole, many = both
+    assert len(many) == len(whole) == 60
     assert len(many.bounds) == 10
-    for name in ("lengths", "words"):
-        assert getattr(many, name).tolist() == getattr(one, name).tolist()
+    np.testing.assert_array_equal(many.lengths, whole.lengths)
+    np.testing.assert_array_equal(many.words, whole.words)
     random = np.random.default_rng(1)
     for name in COLUMNS:
-        assert one.has(name), name
+        assert whole.has(name), name
         assert many.has(name), name
-        if name != "label":  # of one without there are as many -1 as words, and none but the first is ever looked at
-            assert many.column(name).tolist() == one.column(name).tolist(), name
-        for index in random.permutation(60):
-            assert many.row(name, int(index)).tolist() == one.row(name, int(index)).tolist(), (name, index)
+        if name != "label":  # without a label there are as many -1 as words, of which only the first is ever looked at
+            np.testing.assert_array_equal(many.column(name), whole.column(name), name)
+        for index in random.permutation(60).tolist():
+            np.testing.assert_array_equal(many.row(name, index), whole.row(name, index), name)
         for _ in range(5):
             indices = random.integers(0, 60, size=8)
-            found, expected = (split.padded(name, indices, -9) for split in (many, one))
-            assert found.dtype == expected.dtype
-            assert found.tolist() == expected.tolist(), name
+            np.testing.assert_array_equal(*(split.padded(name, indices, -9) for split in both), name, strict=True)
     indices = random.permutation(60)[:20]
-    for found, expected in zip(many.features(indices), one.features(indices), strict=True):
-        assert found.tolist() == expected.tolist()
-    values = random.random(int(one.lengths.sum()))
-    assert many.padded_values(values, indices, 2.0).tolist() == one.padded_values(values, indices, 2.0).tolist()
-    some, wanted = many.select(indices), one.select(indices)
+    for of_many, of_whole in zip(many.features(indices), whole.features(indices), strict=True):
+        np.testing.assert_array_equal(of_many, of_whole)
+    values = random.random(int(whole.lengths.sum()))
+    np.testing.assert_array_equal(*(split.padded_values(values, indices, 2.0) for split in both))
+    selected = [split.select(indices) for split in both]
     for name in COLUMNS:
-        assert [some.row(name, i).tolist() for i in range(20)] == [wanted.row(name, i).tolist() for i in range(20)]
-    more = [[number] * int(n) for number, n in enumerate(one.words)]
-    column = [split.with_column("content", more) for split in (many, one)]
-    assert column[0].padded("content", indices, -1).tolist() == column[1].padded("content", indices, -1).tolist()
+        for index in range(20):
+            np.testing.assert_array_equal(*(split.row(name, index) for split in selected), name)
+    contents = [[number] * int(n) for number, n in enumerate(whole.words)]
+    completed = [split.with_column("content", contents) for split in both]
+    np.testing.assert_array_equal(*(split.padded("content", indices, -1) for split in completed))
     assert not many.has("nonsense")
     for split in both:
         with pytest.raises(KeyError):
@@ -318,8 +313,8 @@ def test_epochs_and_seeds_differ_in_order_and_in_batch_mates() -> None:
         return {frozenset(batch.tolist()) for batch in plan(lengths, 500, seed, epoch)}
 
     first = mates(0, 0)
-    for other in (mates(0, 1), mates(1, 0), mates(1, 1)):
-        assert len(first & other) < 0.1 * len(first)
+    for seed, epoch in ((0, 1), (1, 0), (1, 1)):
+        assert len(first & mates(seed, epoch)) < 0.1 * len(first)
     order = [int(lengths[batch].max()) for batch in plan(lengths, 500, 0, 0)]
     assert order != sorted(order)
 
@@ -349,13 +344,13 @@ def test_windows_have_every_sentence_once(sizes: list[int], window: int, epoch: 
     lengths = np.random.default_rng(3).integers(0, 6, size=bounds[-1]).astype(np.int32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "WINDOW", window)
-        found = plan(lengths, 12, 5, epoch, bounds=bounds, shuffle=shuffle, sentences=4)
+        windows = plan(lengths, 12, 5, epoch, bounds=bounds, shuffle=shuffle, sentences=4)
         again = plan(lengths, 12, 5, epoch, bounds=bounds, shuffle=shuffle, sentences=4)
-        every = [one.tolist() for one in found]
-        assert every == [one.tolist() for one in again]
-        assert [found[i].tolist() for i in range(len(found))] == every
-        assert [one.tolist() for one in found[1:4]] == every[1:4]
-        assert [one.tolist() for one in reversed(found)] == every[::-1]
+        every = [batch.tolist() for batch in windows]
+        assert every == [batch.tolist() for batch in again]
+        assert [windows[i].tolist() for i in range(len(windows))] == every
+        assert [batch.tolist() for batch in windows[1:4]] == every[1:4]
+        assert [batch.tolist() for batch in reversed(windows)] == every[::-1]
     assert sorted(index for batch in every for index in batch) == np.flatnonzero(lengths).tolist()
     for batch in every:
         assert len(batch) <= 4
@@ -368,7 +363,7 @@ def test_windows_have_every_sentence_once(sizes: list[int], window: int, epoch: 
             for index in batch:
                 places.setdefault(owner[index], []).append(at)
         for at in range(len(every)):
-            inside = [shard for shard, found_at in places.items() if found_at[0] <= at <= found_at[-1]]
+            inside = [shard for shard, of_shard in places.items() if of_shard[0] <= at <= of_shard[-1]]
             assert sum(sizes[shard] for shard in inside) <= max(window, *sizes)
 
 
@@ -377,9 +372,9 @@ def test_small_corpora_have_the_plan_that_they_had() -> None:
     lengths = np.random.default_rng(0).integers(1, 40, size=500)
     bounds = np.array([0, 100, 350, 500])
     for shuffle in (False, True):
-        one = plan(lengths, 256, 7, 2, shuffle=shuffle)
-        many = plan(lengths.astype(np.int32), 256, 7, 2, shuffle=shuffle, bounds=bounds)
-        assert [batch.tolist() for batch in one] == [batch.tolist() for batch in many]
+        whole = plan(lengths, 256, 7, 2, shuffle=shuffle)
+        in_shards = plan(lengths.astype(np.int32), 256, 7, 2, shuffle=shuffle, bounds=bounds)
+        assert [batch.tolist() for batch in whole] == [batch.tolist() for batch in in_shards]
 
 
 def test_another_epoch_shuffles_shards_and_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
