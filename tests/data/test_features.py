@@ -54,7 +54,7 @@ def vocabulary(**options: Any) -> Vocabulary:
 
 
 def encoded(words: Vocabulary, sentences: list[list[str]] = SENTENCES) -> Split:
-    return Split.encode([Sentence(one) for one in sentences], words, {})
+    return Split.encode([Sentence(sentence) for sentence in sentences], words, {})
 
 
 def tied_to(words: int) -> Callable[[Encoder], Any]:
@@ -72,15 +72,14 @@ def network(words: Vocabulary, *, tied: bool = False, **section: Any) -> Network
     entries = entry_features(words) if tied else None
     encoder = models.build({**SECTION, **section})
     output = tied_to(words.size) if tied else linear(words.size)
-    asked = words.features.section
-    sizes = {"feature_rows": asked.rows, "feature_window": asked.window, "feature_rank": asked.rank or 0}
-    made = Network(words.size, encoder, output, **sizes, entries=entries)
-    made = made.double().eval()
+    options = words.features.section
+    sizes = {"feature_rows": options.rows, "feature_window": options.window, "feature_rank": options.rank or 0}
+    model = Network(words.size, encoder, output, **sizes, entries=entries).double().eval()
     with torch.no_grad():
-        made.unary.weight.normal_()
-        assert made.features is not None
-        made.features.weight.normal_()
-    return made
+        model.unary.weight.normal_()
+        assert model.features is not None
+        model.features.weight.normal_()
+    return model
 
 
 # --- the features of a word -------------------------------------------------------------------------------------------
@@ -142,12 +141,13 @@ def test_features_of_a_batch_are_those_of_its_words(tmp_path: Path) -> None:
     words = vocabulary()
     assert words.features is not None
     split = encoded(words)
-    write_split(tmp_path / "x.arrow", encode_table([Sentence(one) for one in SENTENCES], words, {}))
-    for one in (split, Split(tmp_path / "x.arrow")):
-        rows, widths = one.features(np.array([2, 0]))
-        wanted = [words.features.rows(word) for index in (2, 0) for word in SENTENCES[index]]
-        assert rows.tolist() == [row for of_word in wanted for row in of_word]
-        assert widths.tolist() == [[len(of_word) for of_word in wanted[:7]], [len(w) for w in wanted[7:]] + [0] * 4]
+    write_split(tmp_path / "x.arrow", encode_table([Sentence(sentence) for sentence in SENTENCES], words, {}))
+    of_words = [words.features.rows(word) for index in (2, 0) for word in SENTENCES[index]]
+    sizes = [len(of_word) for of_word in of_words]
+    for stored in (split, Split(tmp_path / "x.arrow")):
+        rows, widths = stored.features(np.array([2, 0]))
+        assert rows.tolist() == [row for of_word in of_words for row in of_word]
+        assert widths.tolist() == [sizes[:7], sizes[7:] + [0] * 4]
     assert not encoded(build_vocabulary(WordVocabulary(), SENTENCES)).has("features")
 
 
@@ -168,73 +168,57 @@ def test_a_vocabulary_keeps_its_features(tmp_path: Path) -> None:
 def test_without_features_all_is_as_before_there_were_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Corpora that were prepared, and runs that were begun, by a version without the key stay up to date."""
     monkeypatch.chdir(workplace(tmp_path))
-    made = prepare.prepare(load_recipe("tiny.yaml"))
+    corpus = prepare.prepare(load_recipe("tiny.yaml"))
     options = {"kind": "words", "min_count": 1, "max_size": None, "lowercase": False, "digits": False}
-    assert made.manifest["data"]["vocabulary"] == options
-    sources = [[split, "conllu", made.manifest["sources"][split][0]["sha256"]] for split in ("train", "dev", "test")]
+    assert corpus.manifest["data"]["vocabulary"] == options
+    sources = [[split, "conllu", corpus.manifest["sources"][split][0]["sha256"]] for split in ("train", "dev", "test")]
     content = {"format": 1, "vocabulary": options, "sources": sources}
-    assert made.manifest["fingerprint"] == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    assert set(json.loads((made.folder / "vocabulary.json").read_text("utf-8"))["options"]) == {"lowercase", "digits"}
+    assert corpus.manifest["fingerprint"] == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    assert set(json.loads((corpus.folder / "vocabulary.json").read_text("utf-8"))["options"]) == {"lowercase", "digits"}
 
 
 # --- in the network ---------------------------------------------------------------------------------------------------
 
 
-def test_unary_scores_are_row_plus_features() -> None:
-    words = vocabulary(ngrams=2)
-    made, split = network(words), encoded(words)
-    assert made.features is not None
-    assert words.features is not None
-    indices = np.array([0, 1, 2])
-    ids = torch.from_numpy(split.padded("ids", indices, PAD))
-    found = made.potentials(ids, features_of(split, indices))
-    for index, sentence in enumerate(SENTENCES):
-        for position, word in enumerate(sentence):
-            wanted = made.unary.weight[ids[index, position]].clone()
-            for row in words.features.rows(word):
-                wanted += made.features.weight[row]
-            torch.testing.assert_close(found[index, position], wanted)
-
-
-@pytest.mark.parametrize(("window", "rank"), [(1, None), (2, 3)])
-def test_a_window_adds_the_features_of_neighbours(window: int, rank: int | None) -> None:
-    """By loops: each feature has scores for every distance; hidden neighbours have none, and padding stays zero."""
-    words = vocabulary(window=window, rank=rank)
-    made, split = network(words), encoded(words)
-    assert made.features is not None
+@pytest.mark.parametrize(("window", "rank", "ngrams"), [(0, None, 2), (1, None, 0), (2, 3, 0)])
+def test_unary_scores_are_row_plus_features_of_the_window(window: int, rank: int | None, ngrams: int) -> None:
+    """By loops: each feature has scores for every distance; hidden words have none, and padding gets none."""
+    words = vocabulary(window=window, rank=rank, ngrams=ngrams)
+    model, split = network(words), encoded(words)
+    assert model.features is not None
     assert words.features is not None
     indices = np.array([0, 1, 2])
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     ids[2, 3] = MASK
-    found = made.potentials(ids, features_of(split, indices))
-    d, R = found.shape[-1], made.features.weight
-    R = R if made.features.factor is None else R @ made.features.factor.T
+    scores = model.potentials(ids, features_of(split, indices))
+    d, R = scores.shape[-1], model.features.weight
+    R = R if model.features.factor is None else R @ model.features.factor.T
     for index, sentence in enumerate(SENTENCES):
-        assert not found[index, len(sentence) :].any()
+        assert window == 0 or not scores[index, len(sentence) :].any()
         for position in range(len(sentence)):
-            wanted = made.unary.weight[ids[index, position]].clone()
+            expected = model.unary.weight[ids[index, position]].clone()
             for x in range(-window, window + 1):
                 j = position + x
                 if 0 <= j < len(sentence) and ids[index, j] != MASK:
                     for row in words.features.rows(sentence[j]):
-                        wanted += R[row, (x + window) * d : (x + window + 1) * d]
-            torch.testing.assert_close(found[index, position], wanted)
+                        expected += R[row, (x + window) * d : (x + window + 1) * d]
+            torch.testing.assert_close(scores[index, position], expected)
 
 
 def test_unknown_words_are_not_all_alike_and_case_is_information() -> None:
     words = vocabulary()
-    made, split = network(words), encoded(words, [["zebras", "Zebras", "singing", "DOG", "dog"]])
+    model, split = network(words), encoded(words, [["zebras", "Zebras", "singing", "DOG", "dog"]])
     ids = torch.from_numpy(split.padded("ids", np.array([0]), PAD))
     assert ids[0, :3].tolist() == [UNKNOWN] * 3
     assert ids[0, 3] == ids[0, 4]
-    rows = made.potentials(ids, features_of(split, np.array([0])))[0]
+    rows = model.potentials(ids, features_of(split, np.array([0])))[0]
     assert len({tuple(row.tolist()) for row in rows}) == 5
 
 
 def test_a_hidden_word_shows_nothing_of_its_spelling() -> None:
     """Loss and gradient at hidden words are the same whatever their features are."""
     words = vocabulary()
-    made, split = network(words), encoded(words)
+    model, split = network(words), encoded(words)
     indices = np.arange(3)
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     torch.manual_seed(0)
@@ -245,9 +229,9 @@ def test_a_hidden_word_shows_nothing_of_its_spelling() -> None:
     assert of_words is not None
     widths = torch.from_numpy(split.padded("widths", indices, 0)).flatten()
     of_hidden = hidden.flatten().repeat_interleave(widths)
-    others = Features(torch.where(of_hidden, (of_words.rows + 7) % 50, of_words.rows), of_words.offsets)
-    assert not torch.equal(others.rows, of_words.rows)
-    scores = [word_scores(made, given_ids, ids != PAD, hidden, one) for one in (of_words, others)]
+    changed = Features(torch.where(of_hidden, (of_words.rows + 7) % 50, of_words.rows), of_words.offsets)
+    assert not torch.equal(changed.rows, of_words.rows)
+    scores = [word_scores(model, given_ids, ids != PAD, hidden, features) for features in (of_words, changed)]
     assert torch.equal(*scores)
     assert HIDDEN == MASK
     assert PADDING == PAD
@@ -255,14 +239,14 @@ def test_a_hidden_word_shows_nothing_of_its_spelling() -> None:
 
 def test_padding_and_batch_mates_change_nothing() -> None:
     words = vocabulary()
-    made, split = network(words), encoded(words)
+    model, split = network(words), encoded(words)
     at = torch.ones(1, 3, dtype=torch.bool)
     alone_ids = torch.from_numpy(split.padded("ids", np.array([0]), PAD))
-    alone = word_scores(made, alone_ids, alone_ids != PAD, at, features_of(split, np.array([0])))
+    alone = word_scores(model, alone_ids, alone_ids != PAD, at, features_of(split, np.array([0])))
     ids = torch.from_numpy(split.padded("ids", np.array([2, 0, 1]), PAD))
     here = torch.zeros(ids.shape, dtype=torch.bool)
     here[1, :3] = True
-    among = word_scores(made, ids, ids != PAD, here, features_of(split, np.array([2, 0, 1])))
+    among = word_scores(model, ids, ids != PAD, here, features_of(split, np.array([2, 0, 1])))
     torch.testing.assert_close(alone, among)
 
 
@@ -276,11 +260,11 @@ def test_tied_scores_are_those_of_the_formula(probabilities: bool) -> None:
     states = messages.softmax(-1) if probabilities else messages
     output = TiedOutput(7, probabilities).double()
     output.bias.data = bias
-    found = output(states, table).log_softmax(-1).detach()
+    scores = output(states, table).log_softmax(-1).detach()
     for i in range(4):
         joint = [sum(math.exp(bias[w] + table[w, a] + messages[i, a]) for a in range(5)) for w in range(7)]
         for w in range(7):
-            assert float(found[i, w]) == pytest.approx(math.log(joint[w] / sum(joint)), abs=1e-12)
+            assert float(scores[i, w]) == pytest.approx(math.log(joint[w] / sum(joint)), abs=1e-12)
 
 
 def test_tied_gradients() -> None:
@@ -294,30 +278,30 @@ def test_tied_scores_stay_finite_and_the_best_are_exact(size: float) -> None:
     torch.manual_seed(2)
     table, states = torch.randn(50, 8) * size, (torch.randn(20, 8) * size).requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = TiedOutput(50, False)(states, table)
-    assert found.dtype == torch.float32
-    assert torch.isfinite(found).all()
-    found.log_softmax(-1).sum().backward()
+        scores = TiedOutput(50, False)(states, table)
+    assert scores.dtype == torch.float32
+    assert torch.isfinite(scores).all()
+    scores.log_softmax(-1).sum().backward()
     assert states.grad is not None
     assert torch.isfinite(states.grad).all()
     exact = (table.double() + states.double()[:, None]).logsumexp(-1)
-    probabilities = [scores.double().softmax(-1) for scores in (found, exact)]
+    probabilities = [of_words.double().softmax(-1) for of_words in (scores, exact)]
     torch.testing.assert_close(*probabilities, rtol=1e-3, atol=1e-4 * size)
 
 
 def test_the_tied_output_has_a_bias_only_and_scores_the_features_of_entries() -> None:
     words = vocabulary()
     assert words.features is not None
-    made = network(words, tied=True)
-    assert made.parameter_counts()["output"] == words.size
-    assert not any(name.startswith("entry") for name in made.state_dict())
-    assert made.features is not None
-    table = made._table()
+    model = network(words, tied=True)
+    assert model.parameter_counts()["output"] == words.size
+    assert not any(name.startswith("entry") for name in model.state_dict())
+    assert model.features is not None
+    table = model._table()
     for id in range(words.size):
-        wanted = made.unary.weight[id].clone()
+        expected = model.unary.weight[id].clone()
         for row in words.features.rows(words.decode(id)) if id > MASK else ():
-            wanted += made.features.weight[row]
-        torch.testing.assert_close(table[id], wanted)
+            expected += model.features.weight[row]
+        torch.testing.assert_close(table[id], expected)
     plain = Network(9, models.build(SECTION), tied_to(9))
     assert plain._table() is plain.unary.weight
 
@@ -337,15 +321,15 @@ STARTS: dict[str, tuple[Any, str, bool | None, bool]] = {
 
 @pytest.mark.parametrize("name", STARTS)
 def test_a_language_model_starts_at_the_frequencies_of_its_words_where_that_is_wanted(name: str) -> None:
-    section, output, wanted, expected = STARTS[name]
+    section, output, start, expected = STARTS[name]
     words = build_vocabulary(WordVocabulary(min_count=2), [["a", "a", "a", "b", "b", "c"]])
-    options = {"output": output, "start_at_frequencies": wanted}
+    options = {"output": output, "start_at_frequencies": start}
     task = MaskedLanguageModelling(MaskedLanguageModel.model_validate({"kind": "mlm", **options}), words, {})
-    made = Network(words.size, models.build(section), task.output)
-    before = made.words.bias.detach().clone()
-    task.start(made, encoded(words, [["a", "b", "a"], ["a", "b", "c"]]))
+    model = Network(words.size, models.build(section), task.output)
+    before = model.words.bias.detach().clone()
+    task.start(model, encoded(words, [["a", "b", "a"], ["a", "b", "c"]]))
     frequencies = torch.tensor([1, 1, 1, 4, 3]) / 10.0  # specials, though one of them occurs, then a and b
-    torch.testing.assert_close(made.words.bias.detach(), frequencies.log() if expected else before)
+    torch.testing.assert_close(model.words.bias.detach(), frequencies.log() if expected else before)
 
 
 @pytest.mark.parametrize(
@@ -356,14 +340,14 @@ def test_fixed_frequencies_stay_while_all_else_is_learned(section: Any, output: 
     words = build_vocabulary(WordVocabulary(), SENTENCES)
     options = LanguageModel(kind="lm", output=output, start_at_frequencies="fixed")
     task = CausalLanguageModelling(options, words, {})
-    made, split = Network(words.size, models.build(section), task.output), encoded(words)
-    task.start(made, split)
-    started = {name: tensor.detach().clone() for name, tensor in made.named_parameters()}
-    optimizer = torch.optim.Adam([p for p in made.parameters() if p.requires_grad], lr=0.05, weight_decay=0.1)
-    loss = loss_of(task, made, split, np.arange(3))
+    model, split = Network(words.size, models.build(section), task.output), encoded(words)
+    task.start(model, split)
+    started = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.05, weight_decay=0.1)
+    loss = loss_of(task, model, split, np.arange(3))
     loss.total.backward()
     optimizer.step()
-    same = [name for name, tensor in made.named_parameters() if torch.equal(tensor, started[name])]
+    same = [name for name, tensor in model.named_parameters() if torch.equal(tensor, started[name])]
     assert [name for name in same if started[name].numel()] == ["output.bias"]
 
 
@@ -373,11 +357,11 @@ def test_a_tied_language_model_learns() -> None:
     task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", output="tied"), words, {})
     assert task.section.tied
     torch.manual_seed(0)
-    made = Network(words.size, models.build({**SECTION, "output": "probabilities"}), task.output)
-    optimizer, split = torch.optim.Adam(made.parameters(), lr=0.05), encoded(words)
+    model = Network(words.size, models.build({**SECTION, "output": "probabilities"}), task.output)
+    optimizer, split = torch.optim.Adam(model.parameters(), lr=0.05), encoded(words)
     losses = []
     for _ in range(150):
-        loss = loss_of(task, made, split, np.arange(3))
+        loss = loss_of(task, model, split, np.arange(3))
         if int(loss.number):
             optimizer.zero_grad()
             (loss.total / loss.number).backward()
@@ -428,8 +412,7 @@ def test_a_checkpoint_evaluates_parses_and_exports(
         list(Parser(Model.load(name), readings=[model.reading]).analyses(sentences))
         for name in (f"runs/{run}", "exported")
     ]
-    for one, other in zip(*trees, strict=True):
-        assert one.heads is not None
-        assert other.heads is not None
-        assert one.heads.tolist() == other.heads.tolist()
-        np.testing.assert_array_equal(one.probabilities, other.probabilities)
+    for of_run, of_export in zip(*trees, strict=True):
+        assert of_run.heads is not None
+        np.testing.assert_array_equal(of_run.heads, of_export.heads)
+        np.testing.assert_array_equal(of_run.probabilities, of_export.probabilities)
