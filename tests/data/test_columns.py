@@ -101,9 +101,9 @@ def test_what_is_written_is_read(sentences: list[list[tuple[str, ...]]], between
     # A line of no-break spaces and the like alone would be blank.
     sentences = [[(f"w{word}", tag) for word, tag in sentence] for sentence in sentences]
     lines = [line for sentence in sentences for line in [*map(between.join, sentence), *blank]]
-    found = list(read_columns(lines, "x"))
-    assert [list(zip(words, tags, strict=True)) for words, tags, _ in found] == sentences
-    assert all(lines[int(where.removeprefix("x:")) - 1].startswith(words[0]) for words, _, where in found)
+    again = list(read_columns(lines, "x"))
+    assert [list(zip(words, tags, strict=True)) for words, tags, _ in again] == sentences
+    assert all(lines[int(where.removeprefix("x:")) - 1].startswith(words[0]) for words, _, where in again)
 
 
 def test_sentences_are_yielded_as_soon_as_they_end() -> None:
@@ -115,12 +115,12 @@ def test_sentences_are_yielded_as_soon_as_they_end() -> None:
 
 def test_lines_of_other_columns_are_refused() -> None:
     """As by conlleval: the word, or the tag, would be another one than is meant."""
-    for text, line, found in [
+    for text, line, fault in [
         ("a O\nWORK OF ART B-X\n", 2, "4 columns, but line 1 has 2"),
         ("a NN O\nb O\n", 2, "2 columns, but line 1 has 3"),
         ("a\tO\n\nb\tNN\tO\n", 3, "3 columns, but line 1 has 2"),
     ]:
-        with pytest.raises(DataError, match=f"^x:{line}: {found}$") as caught:
+        with pytest.raises(DataError, match=f"^x:{line}: {fault}$") as caught:
             read(text)
         assert "comments" not in (caught.value.hint or "")
 
@@ -179,12 +179,13 @@ def test_counts_of_wnut17() -> None:
         ("dev", 1009, 15733, (470, 74, 34, 114, 105, 39)),
         ("test", 1287, 23394, (429, 150, 66, 127, 142, 165)),
     ]:
-        found = corpus(f"ner/wnut17/{split}.conll")
-        assert check(found, "iob2") == (sentences, words, dict(zip(TYPES, entities, strict=True)))
+        read_sentences = corpus(f"ner/wnut17/{split}.conll")
+        assert check(read_sentences, "iob2") == (sentences, words, dict(zip(TYPES, entities, strict=True)))
+        every_word = [word for words, _, _ in read_sentences for word in words]
         odd = {"train": 0, "dev": 2, "test": 0}[split]
-        assert sum("\u200b" in word or "\ufeff" in word for words, _, _ in found for word in words) == odd
+        assert sum("\u200b" in word or "\ufeff" in word for word in every_word) == odd
 
 
 def test_counts_of_wikigold() -> None:
-    found = corpus("ner/wikigold/all.conll")
-    assert check(found, "iob1") == (1696, 39007, {"PER": 934, "LOC": 1014, "ORG": 898, "MISC": 712})
+    counts = check(corpus("ner/wikigold/all.conll"), "iob1")
+    assert counts == (1696, 39007, {"PER": 934, "LOC": 1014, "ORG": 898, "MISC": 712})

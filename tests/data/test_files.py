@@ -253,14 +253,14 @@ def test_a_line_without_end_in_a_file_of_blocks(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\n\n" * 20 + b"a" * 2000 + b"\n\n" + b"two\n\n" * 20)
     for ends in ("line", "empty line"):
-        told, found = set(), []
+        messages, lines = set(), []
         for block in cut(str(path), path.stat().st_size, 60):
             try:
-                found += list(lines_of(block, ends))
+                lines += list(lines_of(block, ends))
             except DataError as error:
-                told.add(in_file(block, ends, error.message))
-        assert f"{path}:41: a line of more than 50 bytes" in told
-        assert set(found) <= {"one", "two", "", "a"} | {"a" * i for i in range(51)}
+                messages.add(in_file(block, ends, error.message))
+        assert f"{path}:41: a line of more than 50 bytes" in messages
+        assert set(lines) <= {"one", "two", "", "a"} | {"a" * i for i in range(51)}
 
 
 def test_blank_lines_without_end_are_not_held() -> None:
@@ -299,8 +299,9 @@ def test_blocks_of_conllu_have_whole_sentences(
     path = tmp_path_factory.mktemp("conllu") / "a.conllu"
     path.write_bytes("".join(sentence + between for sentence in sentences).encode())
     blocks = cut(str(path), path.stat().st_size, most)
-    found = [one.lines for block in blocks for one in read_conllu(lines_of(block, "empty line"), "a")]
-    assert found == [one.lines for one in read_conllu(open_lines(path), "a")]
+    of_blocks = [sentence for block in blocks for sentence in read_conllu(lines_of(block, "empty line"), "a")]
+    of_file = read_conllu(open_lines(path), "a")
+    assert [sentence.lines for sentence in of_blocks] == [sentence.lines for sentence in of_file]
 
 
 def test_files_of_one_block(tmp_path: Path) -> None:
@@ -320,13 +321,13 @@ def test_a_fault_is_named_by_its_line_in_the_file(tmp_path: Path) -> None:
     path.write_bytes(b"one\n\n" * 50 + b"f\xfcr\n\n" + b"two\n\n" * 50)
     both: tuple[Ends, ...] = ("line", "empty line")
     for ends in both:
-        told = []
+        messages = []
         for block in cut(str(path), path.stat().st_size, 60):
             try:
                 assert set(lines_of(block, ends)) <= {"one", "two", ""}
             except DataError as error:
-                told.append(in_file(block, ends, error.message))
-        assert told == [f"{path}:101: not UTF-8 (byte 0xfc at 2)"]
+                messages.append(in_file(block, ends, error.message))
+        assert messages == [f"{path}:101: not UTF-8 (byte 0xfc at 2)"]
 
 
 def test_an_archive_of_no_bytes_was_cut_off(tmp_path: Path) -> None:

@@ -54,22 +54,22 @@ def test_what_is_left_and_told() -> None:
     assert passed() == ([SHORT, LONG], None)
     assert passed(longest=5) == ([SHORT, LONG], None)
     assert passed(longest=5, too_long="skip") == ([SHORT, LONG], None)
-    said = "dev: 1 sentence of more than 3 tokens was"
+    note = "dev: 1 sentence of more than 3 tokens was"
     cut = Sentence(["the", "un", "unable"], {"upos": list("ABC")}, form="A\nB\nC", begins=True, where="a.txt:2")
-    assert passed(longest=3, too_long="cut") == ([SHORT, cut], f"{said} cut, without 2 words")
-    assert passed(longest=3, too_long="skip") == ([SHORT], f"{said} left out")
-    (_, one, rest), report = passed(longest=3, too_long="window")
-    assert (one.words + rest.words, one.tags["upos"] + rest.tags["upos"]) == (LONG.words, LONG.tags["upos"])
-    assert (rest.form, rest.heads, one.begins, rest.begins) == ("D\nE", None, True, False)
-    assert report == f"{said} read in portions"
+    assert passed(longest=3, too_long="cut") == ([SHORT, cut], f"{note} cut, without 2 words")
+    assert passed(longest=3, too_long="skip") == ([SHORT], f"{note} left out")
+    (_, first, rest), report = passed(longest=3, too_long="window")
+    assert (first.words + rest.words, first.tags["upos"] + rest.tags["upos"]) == (LONG.words, LONG.tags["upos"])
+    assert (rest.form, rest.heads, first.begins, rest.begins) == ("D\nE", None, True, False)
+    assert report == f"{note} read in portions"
 
 
 def test_extra_words_count_as_tokens() -> None:
     vocabulary = Words(["the", "fox", "[unused1]"], [2, 1, 1], lowercase=True, digits=False, extra=1)
-    given = Sentence(["the", "fox", "ran", "[unused1]"], grid=[[1, 1, 2, 0]], extra=1)
-    assert passed(vocabulary, [given], longest=4)[0] == [given]
+    sentence = Sentence(["the", "fox", "ran", "[unused1]"], grid=[[1, 1, 2, 0]], extra=1)
+    assert passed(vocabulary, [sentence], longest=4)[0] == [sentence]
     with pytest.raises(DataError, match="a sentence of 4 tokens, more than 3"):
-        passed(vocabulary, [given], longest=3)
+        passed(vocabulary, [sentence], longest=3)
 
 
 def test_tuples_are_split_behind_punctuation() -> None:
@@ -83,12 +83,12 @@ def test_tuples_are_split_behind_punctuation() -> None:
         return [("".join(part.words), part.grid) for part in parts], report
 
     # Five words and the extra one: behind the comma, and then all that is left.
-    said = "dev: 1 sentence of more than {} tokens was split; {} rows of labels reach over several parts and were "
-    assert split(6) == ([("cdef[unused1]", [[0, 1, 2, 3, 0]])], f"{said.format(6, 2)}left out")
+    note = "dev: 1 sentence of more than {} tokens was split; {} rows of labels reach over several parts and were "
+    assert split(6) == ([("cdef[unused1]", [[0, 1, 2, 3, 0]])], f"{note.format(6, 2)}left out")
     assert split(8)[0] == [("ab,cdef[unused1]", rows)]
     sentence.words[2], sentence.words[3] = "c", ","
     both = [("abc,[unused1]", [[1, 2, 0, 3, 1]]), ("def[unused1]", [[1, 2, 3, 0]])]
-    assert split(5) == (both, f"{said.format(5, 1)}left out")
+    assert split(5) == (both, f"{note.format(5, 1)}left out")
 
 
 def test_words_are_not_divided() -> None:

@@ -84,9 +84,9 @@ def test_sentences_say_where_they_are_and_have_what_the_format_says(reader: Read
     assert [sentence.words for sentence in sentences] == [["a", "b"], ["c", "d"]]
     assert [sentence.where for sentence in sentences] == [f"file:{line}" for line in sample.lines]
     for sentence in sentences:
-        said = [*sentence.tags.values(), sentence.heads, sentence.relations, sentence.parents, sentence.rows]
-        said += sentence.grid or []
-        assert {len(values) for values in said if values is not None} <= {2}
+        columns = [*sentence.tags.values(), sentence.heads, sentence.relations, sentence.parents, sentence.rows]
+        columns += sentence.grid or []
+        assert {len(values) for values in columns if values is not None} <= {2}
         assert {*sentence.tags, *sentence.labels} <= {*reader.format.columns}
     first = sentences[0]
     assert ("tags" in gives) == bool({"upos", "xpos", "tag"} & {*first.tags})
@@ -96,8 +96,10 @@ def test_sentences_say_where_they_are_and_have_what_the_format_says(reader: Read
     assert ("class" in gives) == ("label" in first.labels)
     assert ("documents" in gives) == first.begins
     assert ("words" in gives) != ("documents" in gives)
-    for one, other in zip(sentences, read(reader, [f"{line}\r" for line in lines]), strict=True):
-        assert (one.words, one.tags, one.labels, one.heads) == (other.words, other.tags, other.labels, other.heads)
+    windows = read(reader, [f"{line}\r" for line in lines])
+    assert [(s.words, s.tags, s.labels, s.heads) for s in windows] == [
+        (s.words, s.tags, s.labels, s.heads) for s in sentences
+    ]
 
 
 def test_blank_and_bad_lines(reader: Reader) -> None:
@@ -105,8 +107,8 @@ def test_blank_and_bad_lines(reader: Reader) -> None:
     sample = SAMPLES[reader.format.name]
     lines = sample.text.splitlines()
     if sample.blank:
-        found = read(reader, ["", *lines, "", ""])
-        assert [sentence.where for sentence in found] == [f"file:{line + 1}" for line in sample.lines]
+        sentences = read(reader, ["", *lines, "", ""])
+        assert [sentence.where for sentence in sentences] == [f"file:{line + 1}" for line in sample.lines]
     else:
         with pytest.raises(DataError, match=r"^file:1: "):
             read(reader, ["", *lines])
@@ -231,12 +233,12 @@ def test_no_more_is_read_than_tells_it() -> None:
 
 
 def test_lines_that_are_watched_do_not_wait() -> None:
-    told: list[Appearance] = []
-    lines = watched([ROW, ROW], told.append)
-    assert [next(lines), next(lines), told] == [ROW, ROW, []]
-    assert (next(lines, None), told) == (None, ["conllu"])
-    assert list(watched(["a"] * 300, told.append)) == ["a"] * 300
-    assert told == ["conllu"]
+    warnings: list[Appearance] = []
+    lines = watched([ROW, ROW], warnings.append)
+    assert [next(lines), next(lines), warnings] == [ROW, ROW, []]
+    assert (next(lines, None), warnings) == (None, ["conllu"])
+    assert list(watched(["a"] * 300, warnings.append)) == ["a"] * 300
+    assert warnings == ["conllu"]
 
 
 def test_a_file_of_any_name(tmp_path: Path) -> None:
@@ -244,7 +246,7 @@ def test_a_file_of_any_name(tmp_path: Path) -> None:
         path, content = tmp_path / name, f"{ROW}\n".encode()
         path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
         assert format_of(path) == "conllu"
-        assert [one.words for one in read_corpus(path)] == [["de"]]
+        assert [sentence.words for sentence in read_corpus(path)] == [["de"]]
         assert format_of(path, "text") == "text"
     (tmp_path / "b.gz").write_bytes(b"rubbish")
     (tmp_path / "b").write_bytes(b"\xff\n")
@@ -295,8 +297,8 @@ def test_what_is_read_as_text_and_does_not_look_so(capsys: pytest.CaptureFixture
         Path("a.txt").write_text(content, "utf-8")
         made = prepare(recipe(train="a.txt", dev=None, format=form))
         assert not made.labels["upos"]
-        said = f"warning: a.txt: looks like {kind}, but each line is read as a sentence: if that is not meant, "
-        assert said in capsys.readouterr().err
+        warning = f"warning: a.txt: looks like {kind}, but each line is read as a sentence: if that is not meant, "
+        assert warning in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("corpus")
@@ -321,5 +323,5 @@ def test_what_is_told_before_parsing_in_bulk(tmp_path: Path) -> None:
     for name, content in (("a.txt", f"{ROW}\n"), ("b.txt", "a\tb\nc\td\n"), ("c.txt", "two goats\n")):
         (tmp_path / name).write_text(content, "utf-8")
     paths = [str(tmp_path / name) for name in ("a.txt", "b.txt", "c.txt", "none.txt")]
-    for form, told in (("auto", ["b"]), ("text", ["a", "b"]), ("tokens", ["a", "b"]), ("conllu", [])):
-        assert [line.partition(".txt")[0][-1] for line in appearances(paths, form)] == told
+    for form, named in (("auto", ["b"]), ("text", ["a", "b"]), ("tokens", ["a", "b"]), ("conllu", [])):
+        assert [line.partition(".txt")[0][-1] for line in appearances(paths, form)] == named
