@@ -104,7 +104,7 @@ def test_global_columns() -> None:
     standard = "# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC\n"
     assert read(standard + BLOCK)[0].words[0] == "It"
     assert read(standard + BLOCK)[0].lines == (standard + BLOCK).splitlines()
-    assert [one.words for one in read(standard + "\n" + BLOCK)] == [["It", "'s", "a", "dog", "."]]
+    assert [sentence.words for sentence in read(standard + "\n" + BLOCK)] == [["It", "'s", "a", "dog", "."]]
 
 
 def test_columns_in_another_order_and_more_of_them() -> None:
@@ -426,8 +426,8 @@ def test_agrees_with_the_conllu_package_and_writes_back_the_same_bytes() -> None
     lines = list(open_lines(path))
     ours = list(read_conllu(lines, "x"))
     theirs = conllu.parse("\n".join(lines[:8000]) + "\n")
-    for sentence, other in zip(ours, theirs[:-1], strict=False):
-        real = [token for token in other if isinstance(token["id"], int)]
+    for sentence, parsed in zip(ours, theirs[:-1], strict=False):
+        real = [token for token in parsed if isinstance(token["id"], int)]
         assert sentence.words == [token["form"] for token in real]
         assert sentence.tags["xpos"] == [token["xpos"] for token in real]
         assert sentence.heads == [token["head"] for token in real]

@@ -46,8 +46,8 @@ ENTITY: dict[Scheme, str] = {
 
 def read_by_expression(tags: list[str], scheme: Scheme) -> list[Span]:
     text = "".join(f"{tag} " for tag in tags)
-    found = [(match.start(), match.end(), match[0]) for match in re.finditer(ENTITY[scheme], text)]
-    return [Span(text[:start].count(" "), text[:end].count(" "), entity[2]) for start, end, entity in found]
+    matches = [(match.start(), match.end(), match[0]) for match in re.finditer(ENTITY[scheme], text)]
+    return [Span(text[:start].count(" "), text[:end].count(" "), entity[2]) for start, end, entity in matches]
 
 
 def valid_by_expression(tags: list[str], scheme: Scheme) -> bool:
@@ -90,7 +90,7 @@ def test_conversion_loses_nothing() -> None:
 
 
 def test_each_scheme_by_example() -> None:
-    found = [Span(0, 2, "PER"), Span(2, 3, "PER"), Span(3, 6, "creative-work"), Span(7, 8, "PER")]
+    entities = [Span(0, 2, "PER"), Span(2, 3, "PER"), Span(3, 6, "creative-work"), Span(7, 8, "PER")]
     expected = {
         "iob2": "B-PER I-PER B-PER B-creative-work I-creative-work I-creative-work O B-PER",
         "bioes": "B-PER E-PER S-PER B-creative-work I-creative-work E-creative-work O S-PER",
@@ -100,8 +100,8 @@ def test_each_scheme_by_example() -> None:
         "bmewo": "B-PER E-PER W-PER B-creative-work M-creative-work E-creative-work O W-PER",
     }
     for scheme in SCHEMES:
-        assert tags_of(reversed(found), 8, scheme) == expected[scheme].split()
-        assert spans(expected[scheme].split(), scheme) == found
+        assert tags_of(reversed(entities), 8, scheme) == expected[scheme].split()
+        assert spans(expected[scheme].split(), scheme) == entities
 
 
 def test_the_first_problem_is_named() -> None:
@@ -137,9 +137,9 @@ def test_an_empty_tag_is_no_tag() -> None:
 
 
 def test_spans_that_no_sentence_has() -> None:
-    for found in [[(0, 0, "X")], [(1, 4, "X")], [(0, 1, "")], [(0, 2, "X"), (1, 3, "Y")], [(-1, 1, "X")]]:
+    for entities in [[(0, 0, "X")], [(1, 4, "X")], [(0, 1, "")], [(0, 2, "X"), (1, 3, "Y")], [(-1, 1, "X")]]:
         with pytest.raises(ValueError, match="no entity of a sentence of 3 words"):
-            tags_of([Span(*span) for span in found], 3, "iob2")
+            tags_of([Span(*span) for span in entities], 3, "iob2")
 
 
 def test_the_scheme_is_detected() -> None:
@@ -232,8 +232,8 @@ def scores_by_sets(gold: list[list[str]], predicted: list[list[str]], scheme: Sc
         zip(("f1", "precision", "recall"), shares(*map(len, (sides[0] & sides[1], *sides[::-1]))), strict=True)
     )
     for kind in {span.type for _, span in sides[0] | sides[1]}:
-        true, found = ({entry for entry in side if entry[1].type == kind} for side in sides)
-        scores[f"f1_{kind}"] = shares(len(true & found), len(found), len(true))[0]
+        gold_spans, read = ({entry for entry in side if entry[1].type == kind} for side in sides)
+        scores[f"f1_{kind}"] = shares(len(gold_spans & read), len(read), len(gold_spans))[0]
     return scores
 
 
@@ -245,8 +245,9 @@ def tagged(draw: st.DrawFn, scheme: Scheme) -> tuple[list[list[str]], list[list[
     for _ in range(draw(st.integers(1, 3))):
         pieces = draw(st.lists(st.tuples(st.integers(1, 3), st.sampled_from("OXYZ")), max_size=4))
         ends = [sum(length for length, _ in pieces[: i + 1]) for i in range(len(pieces))]
-        found = [Span(end - length, end, kind) for end, (length, kind) in zip(ends, pieces, strict=True) if kind != "O"]
-        gold.append(tags_of(found, sum(length for length, _ in pieces), scheme))
+        stretches = [Span(end - length, end, kind) for end, (length, kind) in zip(ends, pieces, strict=True)]
+        entities = [span for span in stretches if span.type != "O"]
+        gold.append(tags_of(entities, sum(length for length, _ in pieces), scheme))
         predicted.append([draw(st.sampled_from([tag] * 12 + known)) for tag in gold[-1]])
     return gold, predicted
 
@@ -316,8 +317,8 @@ def test_scores_are_those_of_conlleval(letters: str) -> None:
 def test_valid_tags_have_the_same_scores_in_both_readings() -> None:
     for scheme in SCHEMES:
         valid = [tags for tags in every(scheme, 4) if problems(tags, scheme) is None and len(tags) == 4]
-        other = random.Random(1).sample(valid, len(valid))
-        assert entity_scores(valid, other) == entity_scores(valid, other, scheme)
+        shuffled = random.Random(1).sample(valid, len(valid))
+        assert entity_scores(valid, shuffled) == entity_scores(valid, shuffled, scheme)
 
 
 STRICT: list[Scheme] = [scheme for scheme in SCHEMES if scheme != "iob1"]
@@ -403,8 +404,8 @@ def test_notations() -> None:
         ("O O", "O O"),
         ("B-I I-I O", "B-I I-I O"),
     ]:
-        found = plain_tags(Counter(tags.split()))
-        assert [found[tag] for tag in tags.split()] == [(tag, None, None) for tag in plain.split()]
+        spelled = plain_tags(Counter(tags.split()))
+        assert [spelled[tag] for tag in tags.split()] == [(tag, None, None) for tag in plain.split()]
 
 
 def test_tags_in_another_spelling_than_the_file() -> None:
@@ -427,9 +428,9 @@ def test_tags_in_another_spelling_than_the_file() -> None:
 
 
 def test_types_alone_where_they_are_asked_for() -> None:
-    found = plain_tags(Counter(["PERSON", "O", "B-LOC", "art-film"]), types_alone=True)
-    assert found["PERSON"].tag == "I-PERSON"
-    assert found["art-film"].tag == "art-film"
+    spelled = plain_tags(Counter(["PERSON", "O", "B-LOC", "art-film"]), types_alone=True)
+    assert spelled["PERSON"].tag == "I-PERSON"
+    assert spelled["art-film"].tag == "art-film"
     assert plain_tags(Counter(["PERSON", "O"]))["PERSON"].tag == "PERSON"
 
 
@@ -437,4 +438,4 @@ def test_types_alone_where_they_are_asked_for() -> None:
 @given(st.lists(st.tuples(st.sampled_from("BIESLUMW"), st.text(min_size=1).filter(str.strip)), min_size=1))
 def test_plain_tags_are_left_alone(parts: list[tuple[str, str]]) -> None:
     tags = ["-".join(part) for part in parts]
-    assert {tag: one.tag for tag, one in plain_tags(Counter(tags)).items()} == {tag: tag for tag in tags}
+    assert {tag: spelled.tag for tag, spelled in plain_tags(Counter(tags)).items()} == {tag: tag for tag in tags}

@@ -154,9 +154,9 @@ def test_kinds_and_roles_say_what_categories_say(sentence: str, form: str, label
 @CASES
 def test_no_change_of_a_label_gives_the_same_form(sentence: str, form: str, labels: Labels) -> None:
     words = sentence.split(" ")
-    forms = [logical_form(words, other) for other in changes(analysis_of(words, labels))]
-    given_forms = [other for other in forms if other is not None]
-    assert len({form, *given_forms}) == len(given_forms) + 1
+    forms = [logical_form(words, labels_of_words) for labels_of_words in changes(analysis_of(words, labels))]
+    forms = [of_changed for of_changed in forms if of_changed is not None]
+    assert len({form, *forms}) == len(forms) + 1
 
 
 def test_wrong_labels_that_make_sense_have_a_form() -> None:
@@ -299,9 +299,9 @@ def compare(corpus: Path, split: str, step: int) -> int:
             assert (expected.role[i], ours.analysis.role[i]) == ("agent", "theme")
             expected = changed(expected, "role", i, "theme")
         assert ours.analysis == expected
-        found = kinds_of_words(expected.role, expected.category, expected.verb_name)
-        assert categories(expected.role, found) == expected.category
-        assert all(kinds.setdefault(word, kind) == kind for word, kind in zip(ours.words, found, strict=True))
+        of_words = kinds_of_words(expected.role, expected.category, expected.verb_name)
+        assert categories(expected.role, of_words) == expected.category
+        assert all(kinds.setdefault(word, kind) == kind for word, kind in zip(ours.words, of_words, strict=True))
     return rows
 
 
@@ -351,7 +351,7 @@ def test_a_parent_is_found_again_by_its_number_among_its_kind(links: list[tuple[
         "PREP" if of_word == "PREP" else kind[1:] if kind.endswith("NOUN") else kind
         for of_word, kind in zip(role, category, strict=True)
     ]
-    assert {i: kind for kind, found in places.items() for i in found} == dict(enumerate(kinds))
+    assert {i: kind for kind, of_kind in places.items() for i in of_kind} == dict(enumerate(kinds))
     for i, (parent, label) in enumerate(zip(parents, parents_by_category(labels), strict=True)):
         assert parent_by_category(label, i, places) == parent
         if parent >= 0:
@@ -367,8 +367,8 @@ def test_phrases_between_a_noun_and_its_verb_change_no_label() -> None:
         "* kite ( x _ 1 ) ; * shed ( x _ 7 ) ; kite . nmod . on ( x _ 1 , x _ 4 ) AND shelf ( x _ 4 ) AND"
         " shelf . nmod . behind ( x _ 4 , x _ 7 ) AND sink . theme ( x _ 8 , x _ 1 )"
     )
-    wanted = ["", "+1 VERB", "-1 NOUN", "", "-1 PREP", "-1 NOUN", "", "-1 PREP", "", ""]
-    assert parents_by_category(analyse(words, form)) == wanted
+    expected = ["", "+1 VERB", "-1 NOUN", "", "-1 PREP", "-1 NOUN", "", "-1 PREP", "", ""]
+    assert parents_by_category(analyse(words, form)) == expected
 
 
 def record(**changed_keys: Any) -> str:

@@ -49,22 +49,22 @@ def large_recipe(**data: Any) -> Any:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """The files of a prepared folder, the times of the sources left out."""
-    found = {path.name: path.read_bytes() for path in folder.iterdir()}
-    manifest = json.loads(found["manifest.json"])
-    assert manifest["sha256"].keys() == manifest["files"].keys() == found.keys() - {"manifest.json"}
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    manifest = json.loads(files["manifest.json"])
+    assert manifest["sha256"].keys() == manifest["files"].keys() == files.keys() - {"manifest.json"}
     assert sorted(name for shards in manifest["shards"].values() for name in shards) == sorted(
-        name for name in found if name.endswith(".arrow")
+        name for name in files if name.endswith(".arrow")
     )
-    return found
+    return files
 
 
 def rows(prepared: Prepared, split: str = "train") -> list[list[int]]:
-    found = prepared.splits[split]
-    columns = [name for name in ("ids", "frequency", "first", "read", "heads", "upos", "features") if found.has(name)]
-    return [[*found.row(name, i).tolist(), -9] for i in range(len(found)) for name in columns]
+    stored = prepared.splits[split]
+    columns = [name for name in ("ids", "frequency", "first", "read", "heads", "upos", "features") if stored.has(name)]
+    return [[*stored.row(name, i).tolist(), -9] for i in range(len(stored)) for name in columns]
 
 
-@pytest.mark.parametrize("vocabulary", VOCABULARIES, ids=lambda one: "-".join(map(str, one.values())))
+@pytest.mark.parametrize("vocabulary", VOCABULARIES, ids=lambda section: "-".join(map(str, section.values())))
 def test_a_corpus_in_shards_is_the_corpus(
     vocabulary: dict[str, Any], large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,13 +74,13 @@ def test_a_corpus_in_shards_is_the_corpus(
     assert int(np.diff(many.splits["train"].bounds).max()) == 9
     with monkeypatch.context() as patch:
         patch.setattr(parts, "BYTES", 1 << 30)
-        one = prepare(large_recipe(vocabulary=vocabulary, prepared="one", shard_sentences=1000))
+        whole = prepare(large_recipe(vocabulary=vocabulary, prepared="one", shard_sentences=1000))
     assert names(large / "one")[:2] == ["dev.arrow", "labels.json"]
-    assert one.manifest["shards"]["train"] == ["train.arrow"]
+    assert whole.manifest["shards"]["train"] == ["train.arrow"]
     for split in ("train", "dev"):
-        assert rows(many, split) == rows(one, split)
+        assert rows(many, split) == rows(whole, split)
     for key in ("labels", "splits", "new_labels", "notes", "vocabulary"):
-        assert many.manifest[key] == one.manifest[key], key
+        assert many.manifest[key] == whole.manifest[key], key
     files = {name for name in names(large / "one") if not name.endswith(".arrow")} - {"manifest.json"}
     for name in files:
         assert (large / "one" / name).read_bytes() == (large / "many" / name).read_bytes()
@@ -92,13 +92,13 @@ def test_a_corpus_in_shards_is_the_corpus(
 
 @pytest.mark.slow
 def test_two_processes_write_the_same_bytes(large: Path) -> None:
-    found = []
+    files = []
     for jobs in (1, 2):
         made = prepare(large_recipe(prepared="here"), jobs=jobs)
-        found.append(contents(made.folder))
+        files.append(contents(made.folder))
         made.folder.rename(f"jobs-{jobs}")
-    assert len(found[0]) > 10
-    assert found[0] == found[1]
+    assert len(files[0]) > 10
+    assert files[0] == files[1]
 
 
 @pytest.mark.parametrize(
@@ -128,18 +128,18 @@ def test_an_empty_file_among_others_is_told(large: Path, monkeypatch: pytest.Mon
     Path("empty.txt").write_text("", "utf-8")
     expected = rows(prepare(large_recipe(prepared="without", train=["a.conllu"], dev="dev.conllu")))
     files: dict[str, Any] = {"train": ["empty.txt", "a.conllu", "blank.txt"], "dev": ["dev.conllu", "empty.txt"]}
-    told = [
+    warnings = [
         "data.train: 2 of 3 files have no sentence: empty.txt, blank.txt",
         "data.dev: 1 of 2 files have no sentence: empty.txt",
     ]
     for number in range(2):
         made = prepare(large_recipe(**files, prepared=f"with-{number}"))
-        assert made.manifest["warnings"] == told
+        assert made.manifest["warnings"] == warnings
         assert rows(made) == expected
         monkeypatch.setattr(parts, "BYTES", 1 << 30)
     Path("one.txt").write_text("two farmers fold\nfarmers fold\n\nfold two\ntwo fold\n\n" * 3, "utf-8")
-    given: dict[str, Any] = {"format": "documents", "train": ["one.txt", "empty.txt"], "dev": "one.txt"}
-    made = prepare(recipe({"kind": "pretrain"}, **given, prepared="documents"))
+    documents: dict[str, Any] = {"format": "documents", "train": ["one.txt", "empty.txt"], "dev": "one.txt"}
+    made = prepare(recipe({"kind": "pretrain"}, **documents, prepared="documents"))
     assert made.manifest["warnings"] == ["data.train: 1 of 2 files have no sentence: empty.txt"]
 
 
@@ -147,10 +147,10 @@ def test_sentences_that_are_left_out_are_counted_over_parts(large: Path, monkeyp
     change: dict[str, Any] = {"longest": 8, "too_long": "window", "select": {"words": 12}}
     many = prepare(large_recipe(**change, prepared="many"))
     monkeypatch.setattr(parts, "BYTES", 1 << 30)
-    one = prepare(large_recipe(**change, prepared="one", shard_sentences=1000))
+    whole = prepare(large_recipe(**change, prepared="one", shard_sentences=1000))
     assert len(many.manifest["notes"]) >= 2
-    assert many.manifest["notes"] == one.manifest["notes"]
-    assert rows(many) == rows(one)
+    assert many.manifest["notes"] == whole.manifest["notes"]
+    assert rows(many) == rows(whole)
 
 
 # --- kills ------------------------------------------------------------------------------------------------------------
@@ -200,9 +200,9 @@ def test_a_kill_costs_a_part(large: Path, monkeypatch: pytest.MonkeyPatch, capsy
     done = {name for name in train if f"{int(name[6:11]) + 1:06d}.done" in known}
     assert done
     assert {name: now[name] for name in done} == {name: shards[name] for name in done}
-    found = contents(again.folder)
-    manifests = [json.loads(one.pop("manifest.json")) for one in (expected, found)]
-    assert found == expected
+    resumed = contents(again.folder)
+    manifests = [json.loads(files.pop("manifest.json")) for files in (expected, resumed)]
+    assert resumed == expected
     assert {key: manifests[0][key] for key in ("shards", "sha256", "splits", "labels")} == {
         key: manifests[1][key] for key in ("shards", "sha256", "splits", "labels")
     }
@@ -217,8 +217,8 @@ def test_what_is_left_of_another_corpus_is_not_taken(large: Path, monkeypatch: p
     left = large / ".here.unfinished"
     assert (left / "blocks/000000.json").exists()
     Path("b.txt").write_text("another text\n" * 400, "utf-8")
-    other = prepare(large_recipe(prepared="here"))
-    assert rows(other) == rows(prepare(large_recipe(prepared="there")))
+    another = prepare(large_recipe(prepared="here"))
+    assert rows(another) == rows(prepare(large_recipe(prepared="there")))
     assert not left.exists()
     left.mkdir()
     (left / "thesis.tex").touch()
@@ -261,8 +261,8 @@ def test_globs_and_folders_name_files(large: Path, monkeypatch: pytest.MonkeyPat
     assert found(str(large / "wiki" / "AA")) == [str(large / "wiki/AA/1.txt")]
     assert found("c.txt") == ["c.txt.gz"]
     (large / "empty").mkdir()
-    for name, said in (("empty", "a folder without a file"), ("wiki/*.json", "no file fits"), ("nope", "no corpus")):
-        with pytest.raises(DataError, match=rf"^data.train: .*{said}"):
+    for name, fault in (("empty", "a folder without a file"), ("wiki/*.json", "no file fits"), ("nope", "no corpus")):
+        with pytest.raises(DataError, match=rf"^data.train: .*{fault}"):
             found(name)
     made = prepare(recipe(train=["wiki", "x/*.txt"], dev=None))
     assert made.manifest["splits"]["train"]["sentences"] == 4

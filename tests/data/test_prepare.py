@@ -213,12 +213,12 @@ def test_labels_that_train_lacks_are_told_of_where_the_task_learns_them(
     assert made.manifest["new_labels"]["dev"] == {"upos": {"INTJ": 1}, "xpos": {}, "feats": {}}
     assert made.manifest["new_labels"]["train"] == {"upos": {}, "xpos": {}, "feats": {}}
     counted = "in column upos {} not in train: counted as wrong, left out of the loss"
-    one, three = (counted.format(verb) for verb in ("is", "are"))
+    of_one, of_three = (counted.format(verb) for verb in ("is", "are"))
     for _ in range(2):
         prepare(recipe({"kind": "tagging"}, test="test.conllu"))
         lines = capsys.readouterr().err.splitlines()
-        assert lines[0] == f"warning: data.dev: 1 of 4 labels {one}: INTJ (1)"
-        assert lines[1:] == [f"warning: data.test: 3 of 4 labels {three}: QQ (1), none (2)"]
+        assert lines[0] == f"warning: data.dev: 1 of 4 labels {of_one}: INTJ (1)"
+        assert lines[1:] == [f"warning: data.test: 3 of 4 labels {of_three}: QQ (1), none (2)"]
     path = made.folder / "manifest.json"  # as an earlier version wrote it
     path.write_text(json.dumps({key: value for key, value in made.manifest.items() if key != "new_labels"}))
     assert not prepare(recipe({"kind": "tagging"}, test="test.conllu")).fresh
@@ -332,8 +332,8 @@ def prepared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def first_words(prepared: Prepared, split: str) -> list[str]:
-    one = prepared.splits[split]
-    return [prepared.vocabulary.decode(int(one.row("ids", index)[0])) for index in range(len(one))]
+    sentences = prepared.splits[split]
+    return [prepared.vocabulary.decode(int(sentences.row("ids", index)[0])) for index in range(len(sentences))]
 
 
 def test_long_sentences_are_left_out_of_every_split_and_counted(prepared_with) -> None:
@@ -359,7 +359,8 @@ def test_training_sentences_are_drawn_among_the_short_ones(prepared_with) -> Non
 def test_each_selection_is_another_corpus(prepared_with) -> None:
     keys = ("data.select.words=9", "data.select.sentences=4", "data.select.seed=1")
     made = [prepared_with(*keys[begin:end]) for begin, end in ((0, 0), (0, 1), (1, 2), (1, 3))]
-    assert len({one.folder for one in made}) == len({one.manifest["fingerprint"] for one in made}) == 4
+    assert len({prepared.folder for prepared in made}) == 4
+    assert len({prepared.manifest["fingerprint"] for prepared in made}) == 4
     assert not prepared_with("data.select.sentences=4").fresh
     prepared = prepared_with("data.select.sentences=100")
     assert len(prepared.splits["train"]) == len(LENGTHS)

@@ -124,7 +124,7 @@ def test_several_processes_at_once(corpus: Path) -> None:
 def test_the_second_waits_and_takes_what_the_first_has_made(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    encode_all, inside, waiting, said = module.encode_all, Event(), Event(), []
+    encode_all, inside, waiting, messages = module.encode_all, Event(), Event(), []
 
     def encode(*arguments: Any) -> Any:
         inside.set()
@@ -132,7 +132,7 @@ def test_the_second_waits_and_takes_what_the_first_has_made(
         return encode_all(*arguments)
 
     def log(message: str) -> None:
-        said.append(message)
+        messages.append(message)
         waiting.set()
 
     monkeypatch.setattr(module, "encode_all", encode)
@@ -144,7 +144,7 @@ def test_the_second_waits_and_takes_what_the_first_has_made(
         second = threads.submit(prepare, recipe(prepared="here"))
         made, taken = first.result(timeout=60), second.result(timeout=60)
     assert (made.fresh, taken.fresh) == (True, False)
-    assert said == [f"here is in use by process {os.getpid()} on {socket.gethostname()}: waiting for its end"]
+    assert messages == [f"here is in use by process {os.getpid()} on {socket.gethostname()}: waiting for its end"]
     assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
 
 

@@ -38,17 +38,17 @@ def test_tasks_are_done_and_told(tmp_path: Path) -> None:
         died.append((task, how))
         return "dead"
 
-    found = dict(Pool(2, begin, (tmp_path,), told).each([3, 7, 5, 4]))
-    assert found == {7: "dead"} | {task: f"{tmp_path.name} {task} 1" for task in (3, 4, 5)}
+    reports = dict(Pool(2, begin, (tmp_path,), told).each([3, 7, 5, 4]))
+    assert reports == {7: "dead"} | {task: f"{tmp_path.name} {task} 1" for task in (3, 4, 5)}
     assert died == [(7, "was ended by SIGKILL")]
 
 
 @pytest.mark.parametrize(
-    ("task", "error", "said"),
+    ("task", "error", "message"),
     [(7, OutOfMemoryError, "SIGKILL"), (8, CheckpointError, "no such thing"), (9, OSError, "No space left")],
 )
-def test_what_cannot_go_on_is_raised(task: int, error: type[Exception], said: str, tmp_path: Path) -> None:
-    with pytest.raises(error, match=said) as caught:
+def test_what_cannot_go_on_is_raised(task: int, error: type[Exception], message: str, tmp_path: Path) -> None:
+    with pytest.raises(error, match=message) as caught:
         list(Pool(1, begin, (tmp_path,)).each([task]))
     if task == 8:
         assert getattr(caught.value, "hint", None) == "make it"
