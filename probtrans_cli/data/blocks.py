@@ -146,8 +146,7 @@ def _enter(file: BinaryIO, block: Block, ends: Ends) -> int:
 
 
 def _behind_sentence(file: BinaryIO, position: int, ends: Ends) -> int:
-    """Return where the first sentence ends that does so behind a position, within a line, or in the line that begins
-    there.
+    """Return the end of the first sentence that ends behind a position, which is within a line or where one begins.
 
     A line that is too long ends where it becomes so: it is refused with the block in which it begins.
     """

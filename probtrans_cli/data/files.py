@@ -159,8 +159,10 @@ def ending_of(path: str | Path) -> str:
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of an archive, with errors of one class, and not too much of it; ``size``: bytes of the archive, or 0
-    if unknown."""
+    """The content of an archive: its faults are ArchiveErrors, and so is content that is far too long for its size.
+
+    ``size``: bytes of the archive, or 0 if unknown.
+    """
 
     def __init__(self, source: IO[bytes], file: IO[bytes], size: int) -> None:
         self.source, self.file = source, file

@@ -251,7 +251,7 @@ class _Reading:
 
 
 def logical_form(words: Sequence[str], analysis: GraphLabels) -> str | None:
-    """Return the logical form that the labels describe, or None if they describe none; it raises for no labels.
+    """Return the logical form that the labels describe, or None if they describe none; no labels make it raise.
 
     A form is returned only if :func:`analyse` makes the same labels of it, so different labels of a sentence never
     give the same form, and a form equals the gold form exactly when every label is right, those of blank words too.

@@ -50,7 +50,9 @@ def read(path: str, input_form: str, longest: int | None = None, *, split: bool 
 
 def form_of(path: str, input_form: str, tell: Callable[[str], None] = console.log) -> tuple[str, Iterator[str]]:
     """Return the form of a file, `conllu`, `text` or `tokens`, and its lines; `auto` is decided by name or beginning.
-    ``tell`` gets a warning, once lines are read as text that do not look so."""
+
+    ``tell`` is called with a warning if lines that are read as text look like something else.
+    """
     lines = open_lines(path)
     form = input_form
     if form == "auto":

@@ -1,8 +1,7 @@
 """From running text to sentences and words, for `parse` on your own texts.
 
-Words are divided at white space where the text is tokenised already, else as the Penn and English Web treebanks do.
-
-Tokenised text without no-break spaces comes out of that as it went in.
+Words are divided as in the Penn and English Web treebanks. Text that is tokenised already, without no-break spaces,
+stays as it is.
 
 Sentences end by rules for stops, abbreviations, initials, numbers, quotes and brackets. A stop ends a sentence if white
 space follows (in scripts without spaces, anything), and then something that can begin a sentence: a capital, a digit, a

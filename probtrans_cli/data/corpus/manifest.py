@@ -214,7 +214,7 @@ class _Manifest(_Lenient):
 
 
 def canonical(data: Data) -> dict[str, Any]:
-    """Return what of a data section determines a prepared folder, as JSON values.
+    """Return the part of a data section that determines a prepared folder, as JSON values.
 
     The folder's own name changes nothing about its content. Keys that are younger than the format of the folder are
     left out where they have their default, so that older folders stay up to date. A vocabulary may stand for more than

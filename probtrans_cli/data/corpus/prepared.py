@@ -82,7 +82,7 @@ def prepare(
         check: read and count everything, but write nothing.
         again: the fingerprint of a corpus that was prepared before, and is taken if the folder that its vocabulary was
             read from is gone.
-        jobs: so many processes count and encode; the result is the same.
+        jobs: number of processes that count and encode; the result does not depend on it.
 
     Raises:
         DataError: a corpus is missing, malformed, empty, or lacks the column that the task predicts.

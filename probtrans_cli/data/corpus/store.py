@@ -185,8 +185,8 @@ class Shard:
     def __init__(self, table: pa.Table, file: mmap.mmap | None = None) -> None:
         """``table`` has at least the columns ``ids`` and ``frequency``, without nulls; ``file``: where it is."""
         self.table, self.file = table, file
+        self.lacks: dict[str, Any] = {}  # columns that only other shards of its split have, with the type of a value
         self._columns: dict[str, Arrays] = {}
-        self._stand_ins: dict[str, Arrays] = {}
         for name in ("ids", "frequency"):
             self[name]
 
@@ -205,34 +205,30 @@ class Shard:
             raise DataError(f"{path}: not a readable Arrow file ({error})", hint=hint) from None
 
     def __getitem__(self, name: str) -> Arrays:
-        """Return offsets and values of a column, as views of the mapped file (booleans are copied)."""
-        if name in self._stand_ins:
-            return self._stand_ins[name]
-        if name not in self._columns:
+        """Return offsets and values of a column, as views of the mapped file (booleans are copied); of one that the
+        shard lacks, those of a column without values."""
+        if name in self._columns:
+            return self._columns[name]
+        offsets: NDArray[np.integer]
+        values: NDArray[Any]
+        if name not in self.lacks:
             column = self.table[name]
             chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-            values = chunk.values.to_numpy(zero_copy_only=False)
-            self._columns[name] = chunk.offsets.to_numpy(zero_copy_only=False), values
-        return self._columns[name]
+            offsets, values = (array.to_numpy(zero_copy_only=False) for array in (chunk.offsets, chunk.values))
+        elif name in BYTES:
+            offsets = np.broadcast_to(np.int32(0), self.table.num_rows + 1)
+            values = np.zeros(0, dtype=self.lacks[name])
+        else:
+            offsets = self["frequency"][0] - self["frequency"][0][0]
+            values = np.broadcast_to(self.lacks[name](MISSING.get(name, -1)), int(offsets[-1]))
+        self._columns[name] = offsets, values
+        return offsets, values
 
     def forget(self) -> None:
         """Let the system have the memory back; columns are read from the file again when they are needed."""
         self._columns.clear()
         if self.file is not None and hasattr(mmap, "MADV_DONTNEED"):
             self.file.madvise(mmap.MADV_DONTNEED)
-
-    def complete(self, schema: pa.Schema) -> None:
-        """Stand in for the columns of a split that this shard lacks."""
-        for name in schema.names:
-            if name in self.table.column_names:
-                continue
-            kind = schema.field(name).type.value_type.to_pandas_dtype()
-            if name in BYTES:
-                offsets: NDArray[np.integer] = np.broadcast_to(np.int32(0), self.table.num_rows + 1)
-                self._stand_ins[name] = offsets, np.zeros(0, dtype=kind)
-            else:
-                offsets = self["frequency"][0] - self["frequency"][0][0]
-                self._stand_ins[name] = offsets, np.broadcast_to(kind(MISSING.get(name, -1)), int(offsets[-1]))
 
     def with_all(self, schema: pa.Schema) -> pa.Table:
         """Return the table with all columns of its split, in their order."""
@@ -274,8 +270,10 @@ class Split:
                 fields[field.name] = field
         self._schema: pa.Schema = pa.schema(list(fields.values()))
         """The columns that any shard has; of two list types the one with large offsets."""
+        types = {field.name: field.type.value_type.to_pandas_dtype() for field in self._schema}
         for shard in self._shards:
-            shard.complete(self._schema)
+            lacking = types.keys() - shard.table.column_names
+            shard.lacks |= {name: types[name] for name in lacking}
         self.lengths: NDArray[np.int32] = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
         """Number of ids of every sentence."""
         self.bounds: NDArray[np.int64] = np.cumsum(counts)

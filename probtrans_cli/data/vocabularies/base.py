@@ -30,7 +30,6 @@ SPECIALS = ("<pad>", "<unk>", "<mask>")  # the specials of all vocabularies but 
 ENDS = ("<cls>", "<sep>")
 WORDS_FILE = "vocabulary.json"
 DIGITS = re.compile(r"\d+(?:[.,]\d+)*")  # a number, which the option `digits` writes as `N`
-CACHE_SIZE = 200_000  # the number of words whose pieces or features a vocabulary remembers
 _AGAIN = "run `probtrans prepare --force`"
 Sentences = Iterable[Sequence[str]] | Counter[str]
 """The words of the training sentences; or, where these have been counted already, how often each of them occurs."""
@@ -75,8 +74,8 @@ class EncodedText(NamedTuple):
 
     ids: list[int]
     offsets: list[tuple[int, int]]
-    """The characters ``[begin, end)`` of each id in the text. ``(0, 0)`` for `[CLS]` and `[SEP]`; both are equal for a
-    mark without a character; two ids that one character became have the same offsets."""
+    """The characters ``[begin, end)`` of each id in the text: ``(0, 0)`` for `[CLS]` and `[SEP]`, an empty stretch for
+    a mark that has no character, and the same stretch for all ids that one character became."""
     segments: list[int]  # for each id 0, or 1 in the second of two texts
 
 
@@ -107,7 +106,7 @@ class Vocabulary(ABC):
     begins: bool = False
     """Whether every sentence begins with a special, whose state represents it (:class:`EnclosingVocabulary`)."""
     omits: bool = False
-    """Whether some words have no id; another word's id then stands for them, which knows nothing of them."""
+    """Whether some words have no id; the id of a word beside them then stands for them."""
     features: HashedFeatures | None = None  # features of the spelling of words; None without
     entry_counts: Sequence[int] | None = None
     """Training counts of the entries behind the specials, by id, where each entry is a whole word; None elsewhere."""

@@ -25,7 +25,6 @@ from pathlib import Path
 
 from probtrans_cli.data.tokens import token_spans, valid
 from probtrans_cli.data.vocabularies.base import (
-    CACHE_SIZE,
     MASK,
     PAD,
     SPECIALS,
@@ -44,6 +43,7 @@ from probtrans_cli.data.vocabularies.base import (
     reading,
     write_saved,
 )
+from probtrans_cli.data.vocabularies.spelling import CACHE_SIZE
 from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import CharacterVocabulary, SubwordVocabulary

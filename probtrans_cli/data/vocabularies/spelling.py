@@ -23,7 +23,7 @@ from zlib import crc32
 if TYPE_CHECKING:
     from probtrans_cli.recipe.data import WordFeatures
 
-_CACHE_SIZE = 200_000  # words whose rows are remembered
+CACHE_SIZE = 200_000  # words whose features, or pieces, a vocabulary remembers
 _LONGEST = 64  # characters of a word that are read for n-grams; an address may have a thousand
 _LONGEST_SHAPE = 8
 
@@ -34,7 +34,7 @@ class HashedFeatures:
     def __init__(self, section: WordFeatures) -> None:
         self.section = section
         self.size = section.rows  # the number of rows of the table
-        self.rows = lru_cache(_CACHE_SIZE)(self._rows_of)
+        self.rows = lru_cache(CACHE_SIZE)(self._rows_of)
         """Returns the rows of a word as it is written, a tuple of numbers from 0 to ``size - 1``."""
 
     def _rows_of(self, word: str) -> tuple[int, ...]:

@@ -29,7 +29,6 @@ from probtrans_cli import console
 from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.tokens import valid
 from probtrans_cli.data.vocabularies.base import (
-    CACHE_SIZE,
     EnclosingVocabulary,
     EncodedText,
     EncodedWords,
@@ -42,7 +41,7 @@ from probtrans_cli.data.vocabularies.base import (
     ordered,
     write_saved,
 )
-from probtrans_cli.data.vocabularies.spelling import HashedFeatures
+from probtrans_cli.data.vocabularies.spelling import CACHE_SIZE, HashedFeatures
 from probtrans_cli.data.vocabularies.wordpiece_files import (
     FLAGS,
     KEYS,
