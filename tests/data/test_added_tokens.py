@@ -138,7 +138,7 @@ def test_ids_and_words_as_in_transformers(tmp_path: Path, name: str, form: str, 
         again = read_wordpieces(copy)
         assert (again.pieces, again.options) == (ours.pieces, ours.options)
         assert_as_theirs(again, transformers.AutoTokenizer.from_pretrained(copy), WORDS)
-    assert_as_theirs(load_vocabulary(tmp_path), theirs, WORDS)  # type: ignore[arg-type]
+    assert_as_theirs(load_vocabulary(tmp_path), theirs, WORDS)
 
 
 def test_an_added_token_has_its_own_row(tmp_path: Path) -> None:

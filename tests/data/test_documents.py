@@ -231,7 +231,6 @@ def test_instances_fit_and_are_whole(
 def test_next_and_random_seconds_are_what_they_are_called(lengths: list[list[int]], longest: int, seed: int) -> None:
     documents, starts = corpus(lengths), set(corpus(lengths).tokens)
     for first, second, label in made(lengths, seed, kind="nsp", max_length=longest):
-        assert second is not None
         whole = first[1] - first[0] + second[1] - second[0] < longest - 3  # nothing was cut
         if label == 0:
             assert document_of(documents, first[0]) == document_of(documents, second[0])
@@ -260,7 +259,6 @@ def test_without_truncation_nothing_is_lost_or_doubled(lengths: list[list[int]],
     assert len(ordered) == sum(len(document) > 1 for document in lengths)
     assert alone == (not ordered)
     for first, second, label in ordered:
-        assert second is not None
         before, after = (first, second) if label == 0 else (second, first)
         assert before[1] == after[0]
     for longest in (8, 20):
@@ -277,7 +275,6 @@ def plainly_truncated(a: int, b: int, usable: int) -> tuple[int, int]:
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(8, 40), st.integers(0, 99))
 def test_the_longer_stretch_loses_tokens_one_by_one(a: int, b: int, longest: int, seed: int) -> None:
     for first, second, label in made([[a, b], [1]], seed, kind="sop", max_length=longest, short=0.0):
-        assert second is not None
         lengths = first[1] - first[0], second[1] - second[0]
         assert lengths == plainly_truncated(*((a, b) if label == 0 else (b, a)), longest - 3)
 
@@ -288,7 +285,6 @@ def test_tokens_are_lost_in_front_and_behind() -> None:
     for _ in range(2000):
         [pair] = instances(corpus([[40, 2], [1]]), generator, kind="sop", max_length=25, short=0.0)
         long = pair.first if pair.label == 0 else pair.second
-        assert long is not None
         assert long[1] - long[0] == 20
         fronts.append(long[0])
     assert np.mean(fronts) == pytest.approx(10, abs=4 * np.sqrt(5 / 2000))

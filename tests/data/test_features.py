@@ -68,7 +68,6 @@ def features_of(split: Split, indices: np.ndarray) -> Features | None:
 def network(words: Vocabulary, *, tied: bool = False, **section: Any) -> Network:
     """A network in float64 whose unary and feature scores are all far from zero."""
     torch.manual_seed(3)
-    assert words.features is not None
     entries = entry_features(words) if tied else None
     encoder = models.build({**SECTION, **section})
     output = tied_to(words.size) if tied else linear(words.size)
@@ -77,7 +76,6 @@ def network(words: Vocabulary, *, tied: bool = False, **section: Any) -> Network
     model = Network(words.size, encoder, output, **sizes, entries=entries).double().eval()
     with torch.no_grad():
         model.unary.weight.normal_()
-        assert model.features is not None
         model.features.weight.normal_()
     return model
 
@@ -125,9 +123,7 @@ def test_every_piece_of_a_word_has_the_features_of_the_word() -> None:
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able", "the"]
     words = WordPieces(pieces, features=WordFeatures(prefixes=1, suffixes=0, rows=50))
     split = encoded(words, [["The", "Unaffable"], ["unaffable"]])
-    hashed = words.features
-    assert hashed is not None
-    the, capital, small = ([*hashed.rows(word)] for word in ("The", "Unaffable", "unaffable"))
+    the, capital, small = ([*words.features.rows(word)] for word in ("The", "Unaffable", "unaffable"))
     assert capital != small
     rows, widths = split.features(np.array([1, 0]))
     assert rows.tolist() == [*small * 3, *the, *capital * 3]
@@ -139,7 +135,6 @@ def test_every_piece_of_a_word_has_the_features_of_the_word() -> None:
 
 def test_features_of_a_batch_are_those_of_its_words(tmp_path: Path) -> None:
     words = vocabulary()
-    assert words.features is not None
     split = encoded(words)
     write_split(tmp_path / "x.arrow", encode_table([Sentence(sentence) for sentence in SENTENCES], words, {}))
     of_words = [words.features.rows(word) for index in (2, 0) for word in SENTENCES[index]]
@@ -155,7 +150,6 @@ def test_a_vocabulary_keeps_its_features(tmp_path: Path) -> None:
     words = vocabulary(suffixes=2)
     words.save(tmp_path)
     loaded = load_vocabulary(tmp_path)
-    assert loaded.features is not None
     assert loaded.features.section == WordFeatures(rows=50, suffixes=2)
     content = json.loads((tmp_path / "vocabulary.json").read_text("utf-8"))
     content["options"]["features"]["rows"] = "many"
@@ -185,8 +179,6 @@ def test_unary_scores_are_row_plus_features_of_the_window(window: int, rank: int
     """By loops: each feature has scores for every distance; hidden words have none, and padding gets none."""
     words = vocabulary(window=window, rank=rank, ngrams=ngrams)
     model, split = network(words), encoded(words)
-    assert model.features is not None
-    assert words.features is not None
     indices = np.array([0, 1, 2])
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     ids[2, 3] = MASK
@@ -226,7 +218,6 @@ def test_a_hidden_word_shows_nothing_of_its_spelling() -> None:
     assert hidden.any()
     given_ids = ids.masked_fill(hidden, MASK)
     of_words = features_of(split, indices)
-    assert of_words is not None
     widths = torch.from_numpy(split.padded("widths", indices, 0)).flatten()
     of_hidden = hidden.flatten().repeat_interleave(widths)
     changed = Features(torch.where(of_hidden, (of_words.rows + 7) % 50, of_words.rows), of_words.offsets)
@@ -282,7 +273,6 @@ def test_tied_scores_stay_finite_and_the_best_are_exact(size: float) -> None:
     assert scores.dtype == torch.float32
     assert torch.isfinite(scores).all()
     scores.log_softmax(-1).sum().backward()
-    assert states.grad is not None
     assert torch.isfinite(states.grad).all()
     exact = (table.double() + states.double()[:, None]).logsumexp(-1)
     probabilities = [of_words.double().softmax(-1) for of_words in (scores, exact)]
@@ -291,11 +281,9 @@ def test_tied_scores_stay_finite_and_the_best_are_exact(size: float) -> None:
 
 def test_the_tied_output_has_a_bias_only_and_scores_the_features_of_entries() -> None:
     words = vocabulary()
-    assert words.features is not None
     model = network(words, tied=True)
     assert model.parameter_counts()["output"] == words.size
     assert not any(name.startswith("entry") for name in model.state_dict())
-    assert model.features is not None
     table = model._table()
     for id in range(words.size):
         expected = model.unary.weight[id].clone()
@@ -395,7 +383,6 @@ def test_a_checkpoint_evaluates_parses_and_exports(
     assert config["parameters"]["features"] == 300 * 8
     assert (config["parameters"]["output"] == config["vocabulary_size"]) == (run == "words")
     model = Model.load(f"runs/{run}")
-    assert model.network.features is not None
     assert model.network.features.weight.abs().max() > 0
     by_split, by_file = (
         evaluate(request)[0]["scores"].popitem()[1]

@@ -39,7 +39,7 @@ def labels_of(rows: str) -> Labels:
     """Of words by their number: parent, role, category, noun type, verb name; `-` is none."""
     split = (row.split() for row in rows.split(" / "))
     none = {"-": ""}
-    return {int(i): (int(parent), *(none.get(it, it) for it in rest)) for i, parent, *rest in split}  # type: ignore[misc]
+    return {int(i): (int(parent), *(none.get(it, it) for it in rest)) for i, parent, *rest in split}
 
 
 HAND_MADE: dict[str, tuple[str, str, Labels]] = {

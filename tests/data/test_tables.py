@@ -136,7 +136,7 @@ def test_a_label_that_only_the_first_row_has_is_told_of() -> None:
         (["rare", "1", "0"], ("rare",), None),
     ]:
         tally, rows = Tally("dev"), [f"a\t{label}" for label in labels]
-        passing = chosen(lambda _, rows=rows: read_table(rows, "x", Table()), Select(), tally)  # type: ignore[misc]
+        passing = chosen(lambda _, rows=rows: read_table(rows, "x", Table()), Select(), tally)
         assert len(list(passing)) == len(labels)
         remedy = ": if it is the name of a column, set data.table.header=true"
         assert tally.header_warnings("table", known) == ([] if warning is None else [warning + remedy])
@@ -151,7 +151,7 @@ def test_a_tag_that_only_the_first_word_has_is_told_of() -> None:
     ]:
         tally = Tally("train")
         sentences = list(read_tagged(text.split("\n"), "x", Columns()))
-        assert list(chosen(lambda _, read=sentences: read, Select(), tally)) == sentences  # type: ignore[misc]
+        assert list(chosen(lambda _, read=sentences: read, Select(), tally)) == sentences
         remedy = ": if it is the name of a column, take the line away"
         assert tally.header_warnings("columns") == ([] if warning is None else [warning + remedy])
 

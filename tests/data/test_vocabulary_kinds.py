@@ -21,7 +21,6 @@ from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary, enclosing, normalise
-from probtrans_cli.data.vocabularies.pieces import Subwords
 from probtrans_cli.data.vocabularies.spelling import looked_up
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
@@ -154,8 +153,6 @@ def test_characters_are_learned(here: Path, invoke: Invoke) -> None:
 def test_subwords(algorithm: Any, capfd: pytest.CaptureFixture[str]) -> None:
     section = SubwordVocabulary(kind="sentencepiece", size=32, algorithm=algorithm, lowercase=True)
     subwords, again = (build_vocabulary(section, iter(LARGER)) for _ in range(2))
-    assert isinstance(subwords, Subwords)
-    assert isinstance(again, Subwords)
     assert again.model == subwords.model
     assert subwords.size == 32
     assert [subwords.decode(id) for id in range(3)] == ["<pad>", "<unk>", "<mask>"]
@@ -222,7 +219,6 @@ def test_unread_punctuation_is_kept(tmp_path: Path) -> None:
     assert made.size == 5
     made.save(tmp_path)
     again = load_vocabulary(tmp_path)
-    assert isinstance(again, Words)
     assert (again.omitted, again.omits) == ({"?": 2}, True)
     assert again.encode_words(["?", "a"]) == made.encode_words(["?", "a"])
     assert not Words(["a"], [1], lowercase=False, digits=False).omits
@@ -242,9 +238,7 @@ def test_a_tree_is_that_of_the_words_with_the_rest_hung_in(blind: Path) -> None:
     sentences = ["» the old , old farmers feed ... the goats . !", "goats sleep", "the fox .", "! ?"]
     read = [" ".join(word for word in text.split() if word[0].isalnum()) for text in sentences]
     readings = [
-        model.read(channel, -1, decoder)  # type: ignore[arg-type]
-        for channel in ("0", "mean")
-        for decoder in ("argmax", "mst", "eisner")
+        model.read(channel, -1, decoder) for channel in ("0", "mean") for decoder in ("argmax", "mst", "eisner")
     ]
 
     def trees(texts: Sequence[str]) -> list[list[np.ndarray]]:
