@@ -1,7 +1,8 @@
-"""The CoNLL-U codec: what it reads, what it refuses and where, and that writing loses nothing."""
+"""The CoNLL-U codec: what it reads, what it refuses and where, that writing loses nothing, and gold trees."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from itertools import chain
 
@@ -13,11 +14,12 @@ from support import real_data
 
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers import read_corpus
-from probtrans_cli.data.readers.conllu import COLUMNS, annotated, read_conllu
+from probtrans_cli.data.readers.conllu import COLUMNS, UNKNOWN, annotated, fault_of, read_conllu, read_treebank
 from probtrans_cli.data.readers.lines import read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import DataError
+from probtrans_cli.statistics.parse_scores import Row, parsed_rows
 
 BLOCK = """\
 # sent_id = 1
@@ -393,6 +395,67 @@ def test_round_trip(lines: list[str], data: st.DataObject) -> None:
             assert b[9].endswith("Channel=3")
         else:
             assert old == new
+
+
+# --- gold trees -------------------------------------------------------------------------------------------------------
+
+
+def lines_of_tree(*rows: str) -> list[str]:
+    words = (f"{number}\tw\t_\tX\t_\t_\t{row.replace(' ', chr(9))}\t_\t_" for number, row in enumerate(rows, start=1))
+    return ["# a comment", *words, ""]
+
+
+def test_sentences_have_their_trees() -> None:
+    lines = [*lines_of_tree("2 nsubj:pass", "0 root", "2 obj"), *lines_of_tree("_ _", "1 obj")]
+    sentence, part = read_treebank(lines, "here")
+    assert sentence.parents == [1, -1, 1]
+    assert sentence.tags["deprel"] == ["nsubj:pass", "root", "obj"]
+    assert sentence.tags["udeprel"] == ["nsubj", "root", "obj"]
+    assert parsed_rows(sentence.form or "")[0] == Row(2, "nsubj:pass", "X", "_", "_")
+    assert part.parents == [UNKNOWN, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        (["2 obj", "1 obj"], "here:2: a sentence without a root"),
+        (["0 root", "3 obj", "2 obj"], "here:3: a circle of heads: 2 -> 3 -> 2"),
+        (["_ _", "3 obj", "2 obj"], "here:3: a circle of heads: 2 -> 3 -> 2"),
+        (["0 root", "0 root"], "here:3: a second root: word 1 has HEAD 0, too"),
+        (["0 obj", "1 obj"], "here:2: HEAD 0 with the relation obj"),
+        (["0 root", "1 root"], "here:3: HEAD 1 with the relation root"),
+        (["0 root", "1 _"], "here:3: HEAD without DEPREL"),
+        (["0 root", "_ obj"], "here:3: HEAD without DEPREL, or DEPREL without HEAD"),
+        (["0 root", "3 obj"], "here:3: HEAD 3 is not a word of the sentence"),
+        (["_ _", "_ _"], "here:1: no word of the file has a HEAD"),
+    ],
+)
+def test_what_is_no_tree_is_refused(rows: list[str], fault: str) -> None:
+    with pytest.raises(DataError) as error:
+        list(read_treebank(lines_of_tree(*rows), "here"))
+    assert str(error.value).startswith(fault)
+    assert error.value.hint
+
+
+def test_every_small_assignment_of_heads_is_a_tree_or_has_a_fault() -> None:
+    """By following heads from each word."""
+
+    def is_tree(parents: tuple[int, ...]) -> bool:
+        def rooted(word: int) -> bool:
+            for _ in range(len(parents)):
+                if parents[word] == -1:
+                    return True
+                word = parents[word]
+            return False
+
+        return parents.count(-1) == 1 and all(map(rooted, range(len(parents))))
+
+    draw = random.Random(0)
+    for _ in range(2000):
+        n = draw.randint(1, 6)
+        parents = tuple(draw.choice([place for place in range(-1, n) if place != word]) for word in range(n))
+        relations = ["root" if parent == -1 else "obj" for parent in parents]
+        assert (fault_of(parents, relations) is None) == is_tree(parents)
 
 
 # --- real treebanks ---------------------------------------------------------------------------------------------------

@@ -211,10 +211,14 @@ def test_json_lines_without_labels() -> None:
         list(read_jsonl(['{"content": "a"}'], "x", Keys(label=None)))
 
 
-def test_a_key_that_an_object_has_twice_is_refused() -> None:
-    """Readers of JSON differ in which of the two values they take."""
-    for line in ['{"text": "a", "label": "x", "label": "y"}', '{"text": "a", "label": "x", "m": [{"k": 1, "k": 1}]}']:
-        with pytest.raises(DataError, match=r"x:2: not JSON \(the key '(label|k)' twice in an object\)"):
+def test_json_that_readers_take_in_different_ways_is_refused() -> None:
+    for line, message in [
+        ('{"text": "a", "label": "x", "label": "y"}', r"not JSON \(the key 'label' twice in an object\)"),
+        ('{"text": "a", "label": "x", "m": [{"k": 1, "k": 1}]}', r"not JSON \(the key 'k' twice in an object\)"),
+        ('{"text": "a", "label": "\\udc00"}', "an escape of half a character"),
+        ('{"text": ["\\ud800"], "label": "x"}', "an escape of half a character"),
+    ]:
+        with pytest.raises(DataError, match=f"x:2: {message}"):
             list(read_jsonl(["", line], "x", Keys()))
 
 
@@ -233,9 +237,3 @@ def test_white_space_is_no_part_of_a_word() -> None:
     ]:
         (sentence,) = read_jsonl([json.dumps({"text": text, "label": "pos\n"})], "x", Keys())
         assert (sentence.words, sentence.labels) == (words, {"label": "pos"})
-
-
-def test_halves_of_characters_are_refused() -> None:
-    for line in ['{"text": "a", "label": "\\udc00"}', '{"text": ["\\ud800"], "label": "x"}']:
-        with pytest.raises(DataError, match="x:2: an escape of half a character"):
-            list(read_jsonl(["", line], "x", Keys()))
