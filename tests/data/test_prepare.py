@@ -17,7 +17,6 @@ from probtrans_cli.commands.prepare import report
 from probtrans_cli.data.corpus.manifest import canonical, find_sources, fingerprint, folder_of
 from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
 from probtrans_cli.errors import DataError, RecipeError
-from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
 
 
@@ -252,34 +251,25 @@ def test_real_treebank(corpora: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert not prepare(recipe(task, **data)).fresh
 
 
-WORDS = {"kind": "words", "min_count": 2, "features": {"ngrams": 3}, "punctuation": False}
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    words = ("goat", "hen", "fox")
-    (tmp_path / "train.conllu").write_text("".join(f"1\t{w}\t_\tNOUN\t_\t_\t0\t_\t_\t_\n\n" for w in words))
-    (tmp_path / "train.txt").write_text("a goat sleeps\n\nthe fox\nthe hen\n")
-    (tmp_path / "train.col").write_text("goat B-X\n\nfox O\n")
-    (tmp_path / "train.tsv").write_text("a goat\t1\nfox\t0\n")
-    return tmp_path
-
-
 def identity(data: dict[str, Any], task: str) -> tuple[Path, str]:
-    made = Recipe.model_validate({"name": "x", "data": {"train": "train.conllu", **data}, "task": {"kind": task}})
+    made = recipe({"kind": task}, **{"dev": None, **data})
     return folder_of(made), fingerprint(made.data, find_sources(made.data, {}))
 
 
-@pytest.mark.usefixtures("here")
-def test_names_and_fingerprints_are_those_of_version_1() -> None:
+def test_names_and_fingerprints_are_those_of_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The values are those of the code before there were tables of formats and vocabularies (commit 1a04c22)."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.conllu").write_text(treebank("goat/NOUN/0", "hen/NOUN/0", "fox/NOUN/0"))
+    Path("train.txt").write_text("a goat sleeps\n\nthe fox\nthe hen\n")
+    Path("train.col").write_text("goat B-X\n\nfox O\n")
+    Path("train.tsv").write_text("a goat\t1\nfox\t0\n")
+    words = {"kind": "words", "min_count": 2, "features": {"ngrams": 3}, "punctuation": False}
     columns = {"train": "train.col", "format": "columns"}
     pieces = {"vocabulary": {"kind": "sentencepiece", "size": 20}, "longest": 9, "too_long": "cut"}
     documents = {"train": "train.txt", "format": "documents", "documents": {"pairs": "sop", "seed": 3}}
     for task, data, folder, begins in [
         ("mlm", {}, "edc3744a", "f58a8dbcaca7e4e8"),
-        ("mlm", {"vocabulary": WORDS}, "57ad4f18", "ac3a505db839fbce"),
+        ("mlm", {"vocabulary": words}, "57ad4f18", "ac3a505db839fbce"),
         ("mlm", pieces, "a9dbc90d", "12ac8b3b09935ff4"),
         ("mlm", {"vocabulary": {"kind": "char"}, "extra": "train.conllu"}, "f8be0f68", "bd49125a662ec5f7"),
         ("mlm", {"vocabulary": {"kind": "wordpiece", "size": 90}}, "95e0acd9", "89feb1d3840bff7f"),
@@ -298,18 +288,13 @@ def test_names_and_fingerprints_are_those_of_version_1() -> None:
     assert plain[1] != strict[1]
 
 
-def test_a_vocabulary_of_a_folder_is_its_content(here: Path) -> None:
-    def described() -> Any:
-        vocabulary = {"kind": "wordpiece", "folder": "bert"}
-        data = {"train": "train.conllu", "vocabulary": vocabulary}
-        return canonical(Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "mlm"}}).data)["vocabulary"]
-
-    (here / "bert").mkdir()
-    (here / "bert" / "vocab.txt").write_text("[PAD]\n")
-    before = described()
-    assert before["folder"] != "bert"
-    (here / "bert" / "vocab.txt").write_text("[PAD]\n[UNK]\n")
-    assert described()["folder"] != before["folder"]
+def test_a_vocabulary_of_a_folder_is_its_content(tmp_path: Path) -> None:
+    data = recipe(vocabulary={"kind": "wordpiece", "folder": str(tmp_path)}).data
+    described = {str(tmp_path)}
+    for pieces in ("[PAD]\n", "[PAD]\n[UNK]\n"):
+        (tmp_path / "vocab.txt").write_text(pieces)
+        described.add(canonical(data)["vocabulary"]["folder"])
+    assert len(described) == 3
 
 
 LENGTHS = [3, 12, 5, 9, 1, 7, 30, 4, 6, 2]
