@@ -154,7 +154,7 @@ def _behind_sentence(file: BinaryIO, position: int, ends: Ends) -> int:
         return 0
     file.seek(position)
     lines = raw_lines(file)
-    line = next(lines, b"")
+    line = next(lines, b"")  # where only the end of a line is left, it looks like an empty line, and is none
     while line and ends == "empty line":
         line = next(lines, b"")
         if line in (b"\n", b"\r\n"):

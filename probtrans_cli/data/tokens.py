@@ -80,6 +80,7 @@ def _split(chunk: str) -> list[tuple[int, int]]:
     if begin and _MARKED.fullmatch(chunk, begin - 1):
         begin -= 1
     else:
+        # Ranges in which the word may end: once it does, nothing more is taken off its end.
         ends = [(begin + 1, letter.start())]  # marks alone
         if match := _ADDRESS.match(chunk, begin):
             ends.append((match.end(), len(chunk)))

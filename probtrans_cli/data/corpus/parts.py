@@ -79,6 +79,7 @@ def parts_of(data: Data, sources: Sequence[Source]) -> list[Part]:
         for source in of_split:
             path = str(source.path)
             can_be_cut = READERS[source.format].ends is not None
+            # Blocks go together until a part is full: a small file shares one, a large one has several.
             for block in cut(path, source.size, BYTES) if can_be_cut else [Block(path, source.size)]:
                 weight = block.size * (_PACKED if ending_of(path) else 1)
                 if together and weight > room:
@@ -215,7 +216,7 @@ def begin_encoding(data: Data, parts: Sequence[Part], folder: Path) -> Callable[
                 tally.require_some(data)
 
         sentences = noted()
-        if encoding_of(data).alone:
+        if encoding_of(data).alone:  # then a shard is encoded as soon as it is read
             shards = (chain([first], islice(sentences, size - 1)) for first in sentences)
             tables = (encode_corpus(data, shard, vocabulary, labels, training=training) for shard in shards)
         else:

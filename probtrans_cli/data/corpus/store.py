@@ -150,7 +150,7 @@ def table_of_rows(rows: Iterable[Row]) -> pa.Table:
             if name not in columns:
                 columns[name] = array(_TYPES.get(name, _OF_LABELS)[0])
                 lengths[name] = array("q")
-            if values is None:
+            if values is None:  # another sentence has the column, so the words of this one need values, too
                 values = [] if name in BYTES else [MISSING.get(name, -1)] * words  # noqa: PLW2901
             else:
                 present.add(name)

@@ -282,7 +282,7 @@ def _portions(sentence: Sentence, sizes: Sequence[int], room: int, too_long: str
     tally.counts["divided"] += 1
     start = kept = 0
     while start < words and not (start and too_long == "cut"):
-        end = bisect_right(totals, totals[start] + room) - 1
+        end = bisect_right(totals, totals[start] + room) - 1  # behind the last word for which there is room
         if end == start:
             word = f"{sentence.where}: word {start + 1} alone has {sizes[start]} tokens"
             raise DataError(f"{word}, more than {room}", hint="leave it out, or raise data.longest")
