@@ -13,18 +13,17 @@ from probtrans_cli.data.readers import READERS, Reader, register
 from probtrans_cli.recipe.data import FORMATS, Format
 
 OUTSIDE = '''
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from probtrans_cli.data.corpus.prepared import open_prepared, prepare
-from probtrans_cli.data.readers import READERS, Reader, format_of, register
-from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies import VOCABULARIES, VocabularyKind
-from probtrans_cli.data.vocabularies import register as register_vocabulary
+from probtrans_cli.data.readers import format_of
+from probtrans_cli.data.vocabularies import VocabularyKind, register
 from probtrans_cli.data.vocabularies.base import UNKNOWN, EncodedText, EncodedWords, Saved, Vocabulary, write_saved
-from probtrans_cli.recipe.data import Data, Format, VocabularySection
+from probtrans_cli.recipe.data import VocabularySection
 from probtrans_cli.recipe.schema import Recipe
+from tests.outside import slashed  # a format
 
 
 class Letters(VocabularySection):
@@ -65,13 +64,6 @@ class LetterVocabulary(Vocabulary):
         write_saved(folder, Saved("letters", {"first": self.first}, [], []))
 
 
-def read_slashed(lines: Iterable[str], name: str, data: Data) -> Iterator[Sentence]:
-    for number, line in enumerate(lines, start=1):
-        pairs = [pair.split("/") for pair in line.split()]
-        words, tags = [word for word, _ in pairs], [tag for _, tag in pairs]
-        yield Sentence(words=words, tags={"upos": tags}, where=f"{name}:{number}")
-
-
 def build(section: Letters, sentences: Iterable[Sequence[str]]) -> LetterVocabulary:
     return LetterVocabulary(section.first)  # learns nothing from the sentences; their labels are counted all the same
 
@@ -80,24 +72,18 @@ def load(folder: Path, saved: Saved) -> LetterVocabulary:
     return LetterVocabulary(**saved.options)
 
 
-register_vocabulary(VocabularyKind(Letters, build, load))
-slashed = Format("slashed", frozenset({"words", "tags"}), ("upos",), endings=(".slashed",))
-register(Reader(slashed, read_slashed))
-
+register(VocabularyKind(Letters, build, load))
 Path("a.slashed").write_text("the/DET goat/NOUN\\nbleats/VERB\\n")
 assert format_of("a.SLASHED") == "slashed"
 vocabulary = {"kind": "letters", "first": "b"}
-data = {"train": "a.slashed", "format": "slashed", "vocabulary": vocabulary}
-recipe = Recipe.model_validate({"name": "x", "data": {**data, "format": "auto"}, "task": {"kind": "tagging"}})
-for fresh in (True, False):
-    made = prepare(recipe)
+data, task = {"train": "a.slashed", "vocabulary": vocabulary}, {"kind": "tagging", "column": "tag"}
+for format, fresh in (("auto", True), ("auto", False), ("slashed", True)):
+    made = prepare(Recipe.model_validate({"name": "x", "data": {**data, "format": format}, "task": task}))
     assert made.fresh is fresh
-    assert made.labels == {"upos": ["DET", "NOUN", "VERB"]}
+    assert made.labels == {"tag": ["DET", "NOUN", "VERB"]}
     assert [made.vocabulary.decode(id) for id in made.splits["train"].column("ids")] == ["t", "g", "b"]
 assert made.manifest["data"]["vocabulary"] == vocabulary
 assert open_prepared(made.folder).vocabulary.first == "b"
-made = prepare(Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "tagging"}}))
-assert made.labels == {"upos": ["DET", "NOUN", "VERB"]}
 '''
 
 
