@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from small_treebank import TRAIN, names, recipe, treebank
 from support import Stdin
 
 from probtrans_cli.commands.prepare import report
 from probtrans_cli.data.corpus.manifest import canonical, find_sources, fingerprint, folder_of
 from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
-from probtrans_cli.errors import DataError, RecipeError
-from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.errors import DataError
 
 
 def shown(prepared: Prepared) -> str:
@@ -301,19 +302,12 @@ LENGTHS = [3, 12, 5, 9, 1, 7, 30, 4, 6, 2]
 
 
 @pytest.fixture
-def prepared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prepare sentences of known lengths, each of which names itself in its first word."""
+def prepared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepared]:
+    """Select among sentences of known lengths, each of which names itself in its first word."""
     monkeypatch.chdir(tmp_path)
     lines = [" ".join([f"s{number}", *["w"] * (length - 1)]) for number, length in enumerate(LENGTHS)]
     Path("text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    Path("recipe.yaml").write_text(
-        "version: 1\nname: t\ntask: {kind: mlm}\ndata: {train: text.txt, dev: text.txt}\n", encoding="utf-8"
-    )
-
-    def run(*overrides: str) -> Prepared:
-        return prepare(load_recipe("recipe.yaml", list(overrides)))
-
-    return run
+    return lambda **select: prepare(recipe(train="text.txt", dev="text.txt", select=select))
 
 
 def first_words(prepared: Prepared, split: str) -> list[str]:
@@ -321,8 +315,8 @@ def first_words(prepared: Prepared, split: str) -> list[str]:
     return [prepared.vocabulary.decode(int(sentences.row("ids", index)[0])) for index in range(len(sentences))]
 
 
-def test_long_sentences_are_left_out_of_every_split_and_counted(prepared_with) -> None:
-    prepared = prepared_with("data.select.words=9")
+def test_long_sentences_are_left_out_of_every_split_and_counted(prepared_with: Callable[..., Prepared]) -> None:
+    prepared = prepared_with(words=9)
     kept = [f"s{number}" for number, length in enumerate(LENGTHS) if length <= 9]
     assert first_words(prepared, "train") == first_words(prepared, "dev") == kept
     assert prepared.manifest["notes"] == [
@@ -332,8 +326,8 @@ def test_long_sentences_are_left_out_of_every_split_and_counted(prepared_with) -
     assert "s1" not in [prepared.vocabulary.decode(id) for id in range(prepared.vocabulary.size)]
 
 
-def test_training_sentences_are_drawn_among_the_short_ones(prepared_with) -> None:
-    prepared = prepared_with("data.select.words=9", "data.select.sentences=4", "data.select.seed=3")
+def test_training_sentences_are_drawn_among_the_short_ones(prepared_with: Callable[..., Prepared]) -> None:
+    prepared = prepared_with(words=9, sentences=4, seed=3)
     short = [f"s{number}" for number, length in enumerate(LENGTHS) if length <= 9]
     random.Random(3).shuffle(drawn := list(short))
     assert set(first_words(prepared, "train")) == set(drawn[:4])
@@ -341,20 +335,20 @@ def test_training_sentences_are_drawn_among_the_short_ones(prepared_with) -> Non
     assert "2 sentences of more than 9 words, and 4 others, as 4 were drawn" in prepared.manifest["notes"][0]
 
 
-def test_each_selection_is_another_corpus(prepared_with) -> None:
-    keys = ("data.select.words=9", "data.select.sentences=4", "data.select.seed=1")
-    made = [prepared_with(*keys[begin:end]) for begin, end in ((0, 0), (0, 1), (1, 2), (1, 3))]
+def test_each_selection_is_another_corpus(prepared_with: Callable[..., Prepared]) -> None:
+    selections: list[dict[str, int]] = [{}, {"words": 9}, {"sentences": 4}, {"sentences": 4, "seed": 1}]
+    made = [prepared_with(**select) for select in selections]
     assert len({prepared.folder for prepared in made}) == 4
     assert len({prepared.manifest["fingerprint"] for prepared in made}) == 4
-    assert not prepared_with("data.select.sentences=4").fresh
-    prepared = prepared_with("data.select.sentences=100")
+    assert not prepared_with(sentences=4).fresh
+    prepared = prepared_with(sentences=100)
     assert len(prepared.splits["train"]) == len(LENGTHS)
     assert prepared.manifest["notes"] == ["data.train: data.select.sentences is 100, 90 more than there are"]
 
 
-def test_refusals(prepared_with) -> None:
+def test_selections_that_are_refused(prepared_with: Callable[..., Prepared]) -> None:
     Path("text.txt").write_text("five words in this sentence\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"every sentence of data\.train has more than 2 words"):
-        prepared_with("data.select.words=2")
-    with pytest.raises(RecipeError, match="documents are read as a whole"):
-        prepared_with("data.select.words=2", "data.format=documents", "task.kind=pretrain")
+        prepared_with(words=2)
+    with pytest.raises(ValidationError, match="documents are read as a whole"):
+        recipe({"kind": "pretrain"}, format="documents", select={"words": 2})
