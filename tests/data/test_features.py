@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shutil
@@ -23,7 +22,6 @@ from probtrans_cli import models
 from probtrans_cli.commands.eval import EvalRequest, evaluate
 from probtrans_cli.commands.export import ExportRequest, export
 from probtrans_cli.commands.train import TrainRequest, train
-from probtrans_cli.data.corpus import prepared as prepare
 from probtrans_cli.data.corpus.store import Split, encode_table, write_split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
@@ -36,7 +34,6 @@ from probtrans_cli.models.base import Encoder, Features
 from probtrans_cli.models.network import HIDDEN, PADDING, Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedOutput
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
-from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.task import LanguageModel, MaskedLanguageModel
 from probtrans_cli.tasks.base import entry_features
 from probtrans_cli.tasks.batch import collate
@@ -159,16 +156,9 @@ def test_a_vocabulary_keeps_its_features(tmp_path: Path) -> None:
     assert Subwords.features is None
 
 
-def test_without_features_all_is_as_before_there_were_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Corpora that were prepared, and runs that were begun, by a version without the key stay up to date."""
-    monkeypatch.chdir(workplace(tmp_path))
-    corpus = prepare.prepare(load_recipe("tiny.yaml"))
-    options = {"kind": "words", "min_count": 1, "max_size": None, "lowercase": False, "digits": False}
-    assert corpus.manifest["data"]["vocabulary"] == options
-    sources = [[split, "conllu", corpus.manifest["sources"][split][0]["sha256"]] for split in ("train", "dev", "test")]
-    content = {"format": 1, "vocabulary": options, "sources": sources}
-    assert corpus.manifest["fingerprint"] == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    assert set(json.loads((corpus.folder / "vocabulary.json").read_text("utf-8"))["options"]) == {"lowercase", "digits"}
+def test_a_vocabulary_without_features_is_saved_as_before_there_were_any(tmp_path: Path) -> None:
+    build_vocabulary(WordVocabulary(), SENTENCES).save(tmp_path)
+    assert json.loads((tmp_path / "vocabulary.json").read_text("utf-8"))["options"].keys() == {"lowercase", "digits"}
 
 
 # --- in the network ---------------------------------------------------------------------------------------------------
