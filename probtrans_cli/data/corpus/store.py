@@ -205,8 +205,8 @@ class Shard:
             raise DataError(f"{path}: not a readable Arrow file ({error})", hint=hint) from None
 
     def __getitem__(self, name: str) -> Arrays:
-        """Return offsets and values of a column, as views of the mapped file (booleans are copied); of one that the
-        shard lacks, those of a column without values."""
+        """Return offsets and values of a column, as views of the mapped file (booleans are copied), or
+        stand-ins for a column that the shard lacks."""
         if name in self._columns:
             return self._columns[name]
         offsets: NDArray[np.integer]
@@ -270,10 +270,10 @@ class Split:
                 fields[field.name] = field
         self._schema: pa.Schema = pa.schema(list(fields.values()))
         """The columns that any shard has; of two list types the one with large offsets."""
-        types = {field.name: field.type.value_type.to_pandas_dtype() for field in self._schema}
         for shard in self._shards:
-            lacking = types.keys() - shard.table.column_names
-            shard.lacks |= {name: types[name] for name in lacking}
+            for field in self._schema:
+                if field.name not in shard.table.column_names:
+                    shard.lacks[field.name] = field.type.value_type.to_pandas_dtype()
         self.lengths: NDArray[np.int32] = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
         """Number of ids of every sentence."""
         self.bounds: NDArray[np.int64] = np.cumsum(counts)

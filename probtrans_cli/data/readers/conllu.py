@@ -369,7 +369,7 @@ def _one_line(text: str) -> str:
     return (_LINE_BREAKS.sub(" ", text) if _LINE_BREAKS.search(text) else text).strip(" ") or "_"
 
 
-_form = lru_cache(REMEMBERED)(_one_line)  # of a word, which comes again unlike a text or a comment
+_form = lru_cache(REMEMBERED)(_one_line)  # words come again and again; texts and comments do not
 
 
 @lru_cache(REMEMBERED)
