@@ -39,6 +39,7 @@ def test_columns_are_those_that_are_named() -> None:
         ("id7\t1\ta film\tof 7", {"text": 2, "label": 1, "columns": 4}, ("a film", "1")),
         ("a fine film\t1\t\t \r", {}, ("a fine film", "1")),
         ("a fine film\t very good \r", {}, ("a fine film", "very good")),
+        ("4\u00a0 1/2\u00a0miles\tgood", {}, ("4\u00a0 1/2\u00a0miles", "good")),
         ("a, b ||| good", {"separator": "|||"}, ("a, b", "good")),
         ('"a, b",good', {"separator": ",", "quoting": False, "columns": 3, "label": 2}, ('"a', "good")),
         ('"a, ""b""", good \r', {"separator": ","}, ('a, "b"', "good")),
@@ -220,11 +221,6 @@ def test_json_that_readers_take_in_different_ways_is_refused() -> None:
     ]:
         with pytest.raises(DataError, match=f"x:2: {message}"):
             list(read_jsonl(["", line], "x", Keys()))
-
-
-def test_no_break_spaces_stay_inside_of_words() -> None:
-    (sentence,) = read_table(["4\u00a0 1/2\u00a0miles\tgood"], "x", Table())
-    assert sentence.words == ["4\u00a0", "1/2\u00a0miles"]
 
 
 def test_white_space_is_no_part_of_a_word() -> None:

@@ -94,20 +94,6 @@ def test_characters() -> None:
             build_vocabulary(CharacterVocabulary(kind="char", min_count=min_count), sentences)
 
 
-def test_prepare_counts_characters(here: Path, invoke: Invoke) -> None:
-    prepare = ("prepare", "tiny.yaml", CHARACTERS, "data.prepared=one")
-    ran = invoke(*prepare, "--check")
-    assert ran.code == 0, ran.err
-    assert "pieces" in ran.out
-    assert invoke(*prepare).code == 0
-    whole = json.loads((here / "one" / "manifest.json").read_text("utf-8"))["splits"]["train"]
-    text = (here / "train.conllu").read_text("utf-8").splitlines()
-    words = [line.split("\t")[1] for line in text if line[:1].isdigit()]
-    assert (whole["words"], whole["tokens"]) == (len(words), sum(map(len, words)))
-    assert (whole["unknown"], whole["unseen"]) == (0.0, 0.0)
-    assert "up to date" in invoke(*prepare).out
-
-
 @pytest.mark.parametrize(
     "overrides",
     [
