@@ -539,7 +539,7 @@ def _none_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Voca
         yield sentence
 
 
-def other_text(model: Model, name: str, longest: int = LONGEST) -> Split:
+def other_text(model: Model, name: str, longest: int) -> Split:
     """Return a text whose words are enough, encoded with the checkpoint's own vocabulary; `extra` is the recipe's.
 
     Left out, and counted on stderr, are sentences that the recipe's own splits would not have, those for which the

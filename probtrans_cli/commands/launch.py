@@ -90,7 +90,12 @@ def _started(arguments: Sequence[str], section: Runtime, nproc: int, folder: str
     try:
         elastic_launch(config, command)(*own_arguments, *arguments)
     except SignalException as error:
-        _end_children()
+        # The library knows nothing of a process that the signal has come upon at its start: that would wait for the
+        # others for half an hour, and keep the streams of this process open.
+        for path in Path("/proc/self/task").glob("*/children"):  # Linux alone has it
+            for number in path.read_text().split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(number), signal.SIGTERM)
         if error.sigval == signal.SIGINT:
             raise InterruptedTrainingError("interrupted before there was anything to save", hint=GO_ON) from None
         name = signal.Signals(error.sigval).name
@@ -101,14 +106,3 @@ def _started(arguments: Sequence[str], section: Runtime, nproc: int, folder: str
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         raise LostError(f"rank {rank} of {nproc} (process {failure.pid}) {how}", hint=GO_ON) from None
     return next(Path(folder).glob("**/0/stdout.log"))
-
-
-def _end_children() -> None:
-    """End what is left of the processes: of one that a signal has come upon at its start, the library knows nothing.
-
-    It would wait for the others for half an hour, and keep the streams of this process open.
-    """
-    for path in Path("/proc/self/task").glob("*/children"):  # Linux alone has it
-        for number in path.read_text().split():
-            with suppress(ProcessLookupError):
-                os.kill(int(number), signal.SIGTERM)

@@ -284,7 +284,7 @@ def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFo
             "iteration": plan.iteration,
             "channel": model.reading.channel,
             "root": model.network.has_root_column,
-            "by_word": _one_token_a_word(model),
+            "by_word": not (model.vocabulary.begins or model.vocabulary.divides),
         }
     if model.recipe.uncertain_weights is not None:
         about["weights"] = "posterior means"
@@ -320,16 +320,16 @@ def described(model: Model) -> dict[str, Any]:
         "longest": LONGEST,
         "positions": model.network.longest,
     }
-    told = task.answers
+    answering = task.answers
     decided = {
-        "kind": told.kind,
+        "kind": answering.kind,
         "temperature": temperature_of(model),
-        "abstains": told.abstains,
-        "skips": told.nothing is not None,
-        "nothing": {key: value for key, value in (told.nothing or {}).items() if key not in told.not_in_json},
-        "with_text": told.with_text,
-        "shown": "Two [MASK] fold a shirt ." if told.kind == "words" else "Two farmers fold a shirt .",
-        **told.rules,
+        "abstains": answering.abstains,
+        "skips": answering.nothing is not None,
+        "nothing": {key: value for key, value in (answering.nothing or {}).items() if key not in answering.not_in_json},
+        "with_text": answering.with_text,
+        "shown": "Two [MASK] fold a shirt ." if answering.kind == "words" else "Two farmers fold a shirt .",
+        **answering.rules,
     }
     return {"reading": reading, "answers": decided, "left_out": left_out(model)}
 
@@ -345,11 +345,9 @@ def left_out(model: Model) -> list[str]:
     if kind not in answers.KINDS:
         absent.append(f"answers: the example knows no task that answers {kind!r}: it prints the scores' shapes")
     if recipe.model.facts.has_arcs and not task.answers.trees:
-        by_word = "; the example prints each word's most probable head, with --arcs where a word is a token"
-        absent.append(
-            "trees: parse finds the best tree of a sentence"
-            + by_word * (_one_token_a_word(model) and not recipe.task.is_causal)
-        )
+        by_word = not (model.vocabulary.begins or model.vocabulary.divides or recipe.task.is_causal)
+        heads = "; the example prints each word's most probable head, with --arcs where a word is a token"
+        absent.append("trees: parse finds the best tree of a sentence" + heads * by_word)
     if not recipe.task.answers_lines:
         absent.append("sentences: the example takes a line as it is, as parse --no-split does")
     if kind == "tuples":
@@ -359,7 +357,3 @@ def left_out(model: Model) -> list[str]:
     if recipe.runtime.precision == "bfloat16":
         absent.append("bfloat16, in which parse computes (runtime.precision): a graph computes in float32")
     return [*absent, "uncertainty, alternatives (parse --uncertainty, --top) and latent labels"]
-
-
-def _one_token_a_word(model: Model) -> bool:
-    return not (model.vocabulary.begins or model.vocabulary.divides)

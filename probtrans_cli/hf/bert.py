@@ -27,7 +27,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from probtrans_cli.hf.tensors import Foreign, Shapes, by_plain_names, check, module, read_tensors
+from probtrans_cli.hf.tensors import Foreign, Shapes, by_plain_names, check, module, pairs_of_modules, read_tensors
 from probtrans_cli.recipe.hf import CONFIG, SMALLEST_EPS, BertConfig, read_config, read_shape
 from probtrans_cli.text import first_of
 
@@ -162,12 +162,7 @@ def _pairs(layers: int) -> Iterator[tuple[str, str]]:
     yield "encoder.segments.weight", "embeddings.token_type_embeddings.weight"
     yield "words.bias", "cls.predictions.bias"
     yield "words.decoder", "cls.predictions.decoder.weight"
-    modules = dict(_MODULES)
-    for index in range(layers):
-        modules |= {f"encoder.layers.{index}.{ours}": f"encoder.layer.{index}.{it}" for ours, it in _IN_LAYER.items()}
-    for ours, theirs in modules.items():
-        for end in ("weight", "bias"):
-            yield f"{ours}.{end}", f"{theirs}.{end}"
+    yield from pairs_of_modules(_MODULES, _IN_LAYER, [f"encoder.layer.{index}" for index in range(layers)])
 
 
 def _stacked(layers: int) -> Iterator[tuple[str, list[str]]]:

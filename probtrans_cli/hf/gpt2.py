@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from probtrans_cli.errors import CheckpointError, UsageError
-from probtrans_cli.hf.tensors import Foreign, by_plain_names, check, module, read_tensors
+from probtrans_cli.hf.tensors import Foreign, by_plain_names, check, module, pairs_of_modules, read_tensors
 from probtrans_cli.hf.write import Files, fill_biases, obstacles, repeat_shared, write_folder
 from probtrans_cli.recipe.hf import CONFIG, SMALLEST_EPS, Gpt2Config, read_config, read_shape
 from probtrans_cli.recipe.model import Transformer
@@ -46,12 +46,7 @@ _IN_LAYER = {
 def _pairs(layers: int) -> Iterator[tuple[str, str]]:
     """Yield our name of every tensor, and GPT-2's without prefix."""
     yield from (("unary.weight", "wte.weight"), ("encoder.positions", "wpe.weight"))
-    modules = {"encoder.final_norm": "ln_f"}
-    for index in range(layers):
-        modules |= {f"encoder.layers.{index}.{ours}": f"h.{index}.{theirs}" for ours, theirs in _IN_LAYER.items()}
-    for ours, theirs in modules.items():
-        for end in ("weight", "bias"):
-            yield f"{ours}.{end}", f"{theirs}.{end}"
+    yield from pairs_of_modules({"encoder.final_norm": "ln_f"}, _IN_LAYER, [f"h.{index}" for index in range(layers)])
 
 
 def _turned(name: str, tensor: Tensor) -> Tensor:
@@ -155,9 +150,8 @@ def write_gpt2(
         "dtype": str(dtype).removeprefix("torch."),
     }
     generation = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad, "suppress_tokens": never}
-    files = {CONFIG: json.dumps(config, indent=2) + "\n", GENERATION: json.dumps(generation, indent=2) + "\n"}
-    weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in theirs.items()}
-    write_folder(folder, {**files, **(texts or {})}, weights)
+    files = {GENERATION: json.dumps(generation, indent=2) + "\n", **(texts or {})}
+    write_folder(folder, config, theirs, dtype, files)
     return [
         *notes,
         "the first word of a text is left out: GPT-2 predicts words behind others",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,26 @@ class Foreign:
 
 def module(name: str, *shape: int) -> Shapes:
     return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+
+
+def pairs_of_modules(
+    modules: Mapping[str, str], in_layer: Mapping[str, str], layers: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield our name and theirs of every weight and bias.
+
+    Args:
+        modules: their names of modules by ours.
+        in_layer: the same of those in each layer.
+        layers: their names of the layers.
+    """
+    of_layers = {
+        f"encoder.layers.{index}.{ours}": f"{layer}.{theirs}"
+        for index, layer in enumerate(layers)
+        for ours, theirs in in_layer.items()
+    }
+    for ours, theirs in {**modules, **of_layers}.items():
+        for end in ("weight", "bias"):
+            yield f"{ours}.{end}", f"{theirs}.{end}"
 
 
 def by_plain_names(

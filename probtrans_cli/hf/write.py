@@ -198,9 +198,7 @@ def write_bert(
     if architecture != "BertModel":
         heads = ("cls.", "classifier.")
         theirs = {name if name.startswith(heads) else f"{PREFIX}{name}": value for name, value in theirs.items()}
-    weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in theirs.items()}
-    files: Files = {CONFIG: json.dumps(config, indent=2, ensure_ascii=False) + "\n", **(texts or {})}
-    write_folder(folder, files, weights)
+    write_folder(folder, config, theirs, dtype, texts)
     return notes
 
 
@@ -219,9 +217,7 @@ def write_probabilistic(
     Args:
         pad: the id of padding.
     """
-    weights = {
-        key: value.detach().to("cpu", dtype) for key, value in tensors.items() if key.startswith(("unary.", "encoder."))
-    }
+    weights = {key: value for key, value in tensors.items() if key.startswith(("unary.", "encoder."))}
     config = {
         "model_type": MODEL_TYPE,
         "architectures": ["ProbabilisticModel"],
@@ -230,14 +226,19 @@ def write_probabilistic(
         "dtype": str(dtype).removeprefix("torch."),
         "model": section.resolved().model_dump(mode="json", exclude={"init_from"}),
     }
-    write_folder(folder, {CONFIG: json.dumps(config, indent=2) + "\n", **(texts or {})}, weights)
+    write_folder(folder, config, weights, dtype, texts)
 
 
-def write_folder(folder: Path, files: Files, weights: dict[str, Tensor]) -> None:
-    """Write a folder as a whole or not at all."""
+def write_folder(
+    folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], dtype: torch.dtype, texts: Files | None
+) -> None:
+    """Write config.json, the tensors in a precision, and other texts: the folder as a whole or not at all."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already", hint="choose another folder, or remove it")
+    # Copies, as layers may share a tensor, which the format of the file refuses.
+    weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in tensors.items()}
+    files = {CONFIG: json.dumps(config, indent=2, ensure_ascii=False) + "\n", **(texts or {})}
     try:
-        checkpoint.write(folder.absolute(), dict(files), {WEIGHTS: weights}, replace=False)
+        checkpoint.write(folder.absolute(), files, {WEIGHTS: weights}, replace=False)
     except CheckpointError as error:
         raise UsageError(error.message, hint="choose another folder") from None
