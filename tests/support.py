@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -19,7 +20,7 @@ from functools import cache
 from io import StringIO
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import pytest
 import yaml
@@ -209,9 +210,20 @@ class Ran(NamedTuple):
     err: str
 
     @property
+    def ok(self) -> Ran:
+        """The same, of a command that has ended well."""
+        assert self.code == 0, self.err
+        return self
+
+    @property
     def json(self) -> Any:
         assert self.out.count("\n") == 1, self.out
         return json.loads(self.out)
+
+    @property
+    def records(self) -> list[Any]:
+        """Lines of JSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
 
 
 Invoke = Callable[..., Ran]
@@ -401,6 +413,11 @@ def skip_if_ignored(number: int) -> None:
     """Skip the test where a signal is ignored from the start, as nohup wants it: so it is by the commands, too."""
     if signal.getsignal(number) == signal.SIG_IGN:
         pytest.skip("what started the tests ignores this signal, and so do the commands")
+
+
+def no_room(*_: object) -> NoReturn:
+    """In the place of what writes: the disk is full."""
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def refused(ran: Ran, code: int, *words: str) -> None:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 from run_of_every_task import OVERRIDES, SENTENCE, SHORT, rows
-from support import Invoke, assert_near, assert_near_text, workplace
+from support import Invoke, assert_near, assert_near_text, refused, workplace
 
 import probtrans_cli
 from probtrans_cli import load
@@ -53,8 +53,7 @@ def test_morphological_features_are_learned_and_written(
                 cells[5] = features.get(cells[3], "_")
         Path(f"{name}.conllu").write_text("\n".join(map("\t".join, lines)), "utf-8")
     learned = ("task={kind: tagging, column: feats}", *SHORT, "train.steps=60")
-    ran = invoke("train", "tiny.yaml", "name=feats", *learned, "--json")
-    assert ran.code == 0, ran.err
+    ran = invoke("train", "tiny.yaml", "name=feats", *learned, "--json").ok
     assert ran.json["dev"]["accuracy"] > 0.9
     Path("in.txt").write_text("two cheap farmers fold\n", "utf-8")
     record = json.loads(invoke("parse", "runs/feats", "in.txt", "-f", "jsonl").out)
@@ -235,12 +234,9 @@ def test_a_bar_stands_below_its_words(say: Callable[..., str]) -> None:
 
 
 def test_without_trees_there_is_no_page_of_trees(runs: Path, invoke: Invoke) -> None:
-    ran = invoke("parse", str(runs / "runs/ner"), str(runs / "ner.txt"), "-f", "html", "--trees", "no")
-    assert ran.code == 2
-    assert "the page is about trees" in ran.err
-    ran = invoke("parse", str(runs / "runs/ner"), str(runs / "ner.txt"), "--channel", "1", "--trees", "no")
-    assert ran.code == 2
-    assert "are about trees" in ran.err
+    command = ("parse", str(runs / "runs/ner"), str(runs / "ner.txt"), "--trees", "no")
+    refused(invoke(*command, "-f", "html"), 2, "the page is about trees")
+    refused(invoke(*command, "--channel", "1"), 2, "are about trees")
 
 
 def test_nothing_of_pairs_is_computed_without_trees(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,8 +261,7 @@ def test_gold_and_predictions_side_by_side(
     """Scored again from the file alone, they give the scores of `eval`."""
     monkeypatch.chdir(runs)
     out = tmp_path / "out"
-    ran = invoke("eval", f"runs/{task}", "--split", "dev", "--json", "--predictions", str(out))
-    assert ran.code == 0, ran.err
+    ran = invoke("eval", f"runs/{task}", "--split", "dev", "--json", "--predictions", str(out)).ok
     scores, text = ran.json["scores"]["dev"], out.read_text("utf-8")
     if task == "ner":
         again = invoke("score", "entities", str(out), "--json")
@@ -284,12 +279,10 @@ def test_gold_and_predictions_side_by_side(
 
 def test_what_has_no_gold_has_no_predictions_beside_it(runs: Path, invoke: Invoke, tmp_path: Path) -> None:
     ran = invoke("eval", str(runs / "runs/mlm"), str(runs / "dev.conllu"), "--predictions", str(tmp_path / "out"))
-    assert ran.code == 2
-    assert "a task of kind mlm has no gold to put beside predictions" in ran.err
+    refused(ran, 2, "a task of kind mlm has no gold to put beside predictions")
     assert not (tmp_path / "out").exists()
     ran = invoke("eval", str(runs / "runs/tagging"), str(runs / "dev.conllu"), "--predictions", "/no/such/folder")
-    assert ran.code == 2
-    assert "cannot be written" in ran.err
+    refused(ran, 2, "cannot be written")
 
 
 TEXTS = ["two cheap farmers and goats fold", "", "Ann flew to Oslo ."]

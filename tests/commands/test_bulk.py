@@ -42,8 +42,7 @@ def blocks(folder: str = "out") -> dict[str, tuple[int, int, bytes]]:
 @pytest.mark.parametrize("form", ["conllu", "tree"])
 def test_the_whole_is_what_one_process_writes(form: str, place: list[str], invoke: Invoke) -> None:
     """In shares of any number, done in any order, some of them twice."""
-    whole = invoke(*place, "-f", form, "--prob", "--threads", "1")
-    assert whole.code == 0, whole.err
+    whole = invoke(*place, "-f", form, "--prob", "--threads", "1").ok
     for share in ("3/3", "1/3", "3/3", "1/2"):
         assert invoke(*place, "-f", form, "--prob", *OPTIONS, "--shard", share).code == 0
     before = blocks()
@@ -51,8 +50,7 @@ def test_the_whole_is_what_one_process_writes(form: str, place: list[str], invok
     after = blocks()
     assert before.items() < after.items()  # nothing was done again
     assert len(after) > 20
-    merged = invoke(*place, "-f", form, "--prob", *OPTIONS, "--merge")
-    assert merged.code == 0, merged.err
+    merged = invoke(*place, "-f", form, "--prob", *OPTIONS, "--merge").ok
     assert_near_text(merged.out, whole.out, abs=0.011 if form == "tree" else 1.1e-4)
     assert invoke(*place, "-f", form, "--prob", *OPTIONS, "--merge", "-o", "all").code == 0
     assert Path("all").read_text("utf-8") == merged.out

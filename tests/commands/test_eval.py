@@ -127,12 +127,10 @@ def test_an_export_parses_and_scores_like_the_run(copied: Path, invoke: Invoke) 
 
 
 def test_a_printed_recipe_is_a_recipe(fresh: Path, invoke: Invoke) -> None:
-    printed = invoke("train", "tiny.yaml", "--print", "optim.lr=3e-4")
-    assert printed.code == 0, printed.err
+    printed = invoke("train", "tiny.yaml", "--print", "optim.lr=3e-4").ok
     assert "lr: 0.0003" in printed.out
     (fresh / "mine.yaml").write_text(printed.out, encoding="utf-8")
-    ran = invoke("train", "mine.yaml", "--dry-run")
-    assert ran.code == 0, ran.err
+    ran = invoke("train", "mine.yaml", "--dry-run").ok
     assert "works" in ran.out
 
 

@@ -181,8 +181,7 @@ def test_ways_to_use_the_weights(there: Path, invoke: Invoke) -> None:
     """`mean` is what the plain pass gives; draws have mutual information; each says its name."""
     found: dict[str, Any] = {}
     for way in ("mean", "3", "moments", "diagonal", None):
-        ran = invoke("eval", "runs/bayes", "--uncertainty", "--json", *(() if way is None else ("--weights", way)))
-        assert ran.code == 0, ran.err
+        ran = invoke("eval", "runs/bayes", "--uncertainty", "--json", *(() if way is None else ("--weights", way))).ok
         found[str(way)] = ran.json
     assert found["mean"]["way"] == "mean weights"
     assert found["3"]["way"] == "3 draws of the weights"
@@ -222,8 +221,7 @@ def test_pruned_weights_are_those_of_least_signal(there: Path, invoke: Invoke) -
     ).detach()
     for share in (0.0, 0.4):
         out = f"{run}-{share}"
-        ran = invoke("export", f"runs/{run}", out, "--prune", str(share), "--json")
-        assert ran.code == 0, ran.err
+        ran = invoke("export", f"runs/{run}", out, "--prune", str(share), "--json").ok
         number = round(share * len(ratios))
         assert ran.json["pruned"] == number
         assert (ran.json["largest_difference"] > 1e-4) == (number > 0)
@@ -248,8 +246,7 @@ def test_arcs_have_the_mean_and_the_spread_over_draws(there: Path, invoke: Invok
     """In every form of output, beside a loop over the draws."""
     Path("text.txt").write_text("The cat sat on the mat .\n", encoding="utf-8")
     arguments = ("parse", "runs/ivon", "text.txt", "--channel", "mean", "--iteration", "-1", "--decode", "mst")
-    ran = invoke(*arguments, "-f", "jsonl")
-    assert ran.code == 0, ran.err
+    ran = invoke(*arguments, "-f", "jsonl").ok
     line = json.loads(ran.out)
     model = Model.load("runs/ivon")
     last = model.recipe.model.iterations
@@ -354,8 +351,7 @@ def test_trees_of_eval_are_those_of_parse(there: Path, invoke: Invoke) -> None:
 
 def test_predictions_are_those_that_are_scored(there: Path, invoke: Invoke) -> None:
     """`--predictions` with draws: the tags of `parse` with the same draws, and as many right ones as `eval` counts."""
-    ran = invoke("eval", "runs/bayes", "dev.conllu", "--weights", "1", "--predictions", "out.conllu", "--json")
-    assert ran.code == 0, ran.err
+    ran = invoke("eval", "runs/bayes", "dev.conllu", "--weights", "1", "--predictions", "out.conllu", "--json").ok
     rows = [line.split("\t") for line in Path("out.conllu").read_text("utf-8").splitlines() if line[:1].isdigit()]
     parsed = invoke("parse", "runs/bayes", "dev.conllu", "--weights", "1", "--trees", "no").out.splitlines()
     tags = [line.split("\t")[3] for line in parsed if line[:1].isdigit()]

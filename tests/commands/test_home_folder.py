@@ -134,8 +134,7 @@ def test_a_folder_with_this_name(home: Path, invoke: Invoke) -> None:
     workplace(Path("~"))
     refused(invoke("train", "~/tiny.yaml"), 2, f"'{home}/tiny.yaml' is neither")
     names = (f"data.{split}=./~/{split}.conllu" for split in ("train", "dev", "test"))
-    ran = invoke("train", "./~/tiny.yaml", *names, "train.steps=1", "--run=./~/run")
-    assert ran.code == 0, ran.err
+    assert invoke("train", "./~/tiny.yaml", *names, "train.steps=1", "--run=./~/run").ok
     assert Path("./~", "run/recipe.yaml").is_file()
     assert list(home.iterdir()) == []
     assert re.search(r"home/run: no such run", invoke("parse", "~/run", "-").err)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from run_of_every_task import SHORT
-from support import TOY, Invoke, Stdin, workplace
+from support import TOY, Invoke, Stdin, refused, workplace
 
 import probtrans_cli
 from probtrans_cli.errors import UsageError
@@ -78,8 +78,7 @@ def test_a_table_of_surprisals_adds_up_to_the_perplexity(run: str, invoke: Invok
         begin, end = record["characters"][number]
         assert record["text"][begin:end] == record["words"][number] == row[4]
         assert [str(begin), str(end), str(record["rank"][number])] == [row[2], row[3], row[7]]
-    refused = invoke(*arguments, "words.tsv", "--uncertainty")
-    assert (refused.code, "--surprisal: not with --uncertainty" in refused.err) == (2, True)
+    refused(invoke(*arguments, "words.tsv", "--uncertainty"), 2, "--surprisal: not with --uncertainty")
 
 
 def test_text_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> None:
@@ -102,9 +101,8 @@ def test_text_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch, invoke: I
     characters = sum(len(" ".join(sentence)) + 1 for sentence in sentences("test.conllu"))
     of_file = sum(value for record in records for value in record["surprisal"]) / characters
     assert scores["test.conllu"]["bits_per_character"] == pytest.approx(of_file, rel=1e-6)
-    refused = invoke("train", "tiny.yaml", *task, "data.longest=9", "data.vocabulary.kind=char")
-    assert refused.code == 2
-    assert "data.blocks: blocks are for `kind: lm` and `mlm`, and a vocabulary of words" in refused.err
+    ran = invoke("train", "tiny.yaml", *task, "data.longest=9", "data.vocabulary.kind=char")
+    refused(ran, 2, "data.blocks: blocks are for `kind: lm` and `mlm`, and a vocabulary of words")
 
 
 def test_minimal_pairs_are_scored_by_the_bits_of_both(run: str, invoke: Invoke) -> None:
@@ -151,9 +149,9 @@ def test_what_is_no_minimal_pair(
 ) -> None:
     monkeypatch.chdir(folder)
     Path("pairs.jsonl").write_text(line + "\n", "utf-8")
-    refused = invoke("score", "pairs", "pairs.jsonl", *options)
-    assert refused.code in (2, 3)
-    assert message in refused.err
+    ran = invoke("score", "pairs", "pairs.jsonl", *options)
+    assert ran.code in (2, 3)
+    assert message in ran.err
 
 
 def test_next_words_are_a_distribution_and_give_the_surprisals(run: str) -> None:
@@ -194,9 +192,8 @@ def test_spellings_count_when_a_text_goes_on(folder: Path, invoke: Invoke, monke
     for word in model.generate(text[:], words=4, temperature=0.0):
         assert word == next(iter(model.next_words(text, top=1)))
         text.append(word)
-    refused = invoke("export", "runs/spelled", "out", "--format", "pt2")
-    assert refused.code == 2
-    assert "data.vocabulary.features have no form" in refused.err
+    ran = invoke("export", "runs/spelled", "out", "--format", "pt2")
+    refused(ran, 2, "data.vocabulary.features have no form")
 
 
 def test_frequencies_of_drawn_words_are_their_probabilities() -> None:
@@ -216,8 +213,7 @@ def test_frequencies_of_drawn_words_are_their_probabilities() -> None:
 
 
 def test_generate_writes_a_line_for_each_prompt(run: str, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = invoke("generate", run, "two cheap", "--words", "4", "--seed", "1")
-    assert alone.code == 0, alone.err
+    alone = invoke("generate", run, "two cheap", "--words", "4", "--seed", "1").ok
     assert alone.out.startswith("two cheap ")
     assert len(alone.out.split()) == 6
     two = invoke("generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2", "--json").out
@@ -225,9 +221,7 @@ def test_generate_writes_a_line_for_each_prompt(run: str, invoke: Invoke, monkey
     assert " ".join(records[0]["prompt"] + records[0]["words"]) == alone.out.strip()
     assert len(records) == 2
     assert invoke("--json", "generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2").out == two
-    refused = invoke("generate", run, "--top-p", "2")
-    assert refused.code == 2
-    assert "top_p 2.0" in refused.err
+    refused(invoke("generate", run, "--top-p", "2"), 2, "top_p 2.0")
 
 
 def test_one_text_has_no_standard_error(run: str, invoke: Invoke) -> None:
@@ -239,22 +233,16 @@ def test_one_text_has_no_standard_error(run: str, invoke: Invoke) -> None:
 
 def test_a_table_of_words_is_no_input(run: str, invoke: Invoke) -> None:
     before = Path("test.conllu").read_bytes()
-    refused = invoke("eval", run, "test.conllu", "--surprisal", "test.conllu")
-    assert refused.code == 2
-    assert "it is an input" in refused.err
+    refused(invoke("eval", run, "test.conllu", "--surprisal", "test.conllu"), 2, "it is an input")
     assert Path("test.conllu").read_bytes() == before
 
 
 def test_prompts_are_text_or_refused(run: str, invoke: Invoke, stdin: Stdin) -> None:
     stdin(b"two cheap\n")
     assert invoke("generate", run, "-", "--words", "1").out.startswith("two cheap ")
-    never = invoke("generate", run, "two", "--stop", "xyzzy")
-    assert never.code == 2
-    assert "never predicts it" in never.err
+    refused(invoke("generate", run, "two", "--stop", "xyzzy"), 2, "never predicts it")
     stdin(b"two\nche\xffap\n")
-    refused = invoke("generate", run, "--json")
-    assert refused.code == 3
-    assert "UTF-8" in refused.err
+    refused(invoke("generate", run, "--json"), 3, "UTF-8")
 
 
 def test_surprisals_of_pieces_add_up_to_the_perplexity(
@@ -331,17 +319,13 @@ def test_what_does_not_go_together_is_refused_by_name(
         (["task={kind: mlm, sampled: 5}", "model={kind: transformer, bayes: {}}"], "task.sampled"),
         (["task={kind: lm}", "model.causal=true", "data.vocabulary.punctuation=false"], "punctuation"),
     ):
-        refused = invoke("train", "tiny.yaml", *options, "--dry-run")
-        assert refused.code == 2
-        assert key in refused.err
+        refused(invoke("train", "tiny.yaml", *options, "--dry-run"), 2, key)
     for name, message, options in (
         ("lm", "model.causal of a field", ["--format", "hf"]),
         ("lm", "--arcs: the graph of a language model is a step", ["--format", "pt2", "--arcs"]),
         ("gpt", "model.causal: true of a transformer has no form", ["--format", "pt2"]),
     ):
-        refused = invoke("export", f"runs/{name}", "out", *options)
-        assert refused.code == 2
-        assert message in refused.err
+        refused(invoke("export", f"runs/{name}", "out", *options), 2, message)
     assert invoke("train", "tiny.yaml", "name=masks", "train={steps: 1}", "--json").code == 0
     with pytest.raises(UsageError, match="next words"):
         probtrans_cli.load("runs/masks").next_words("two")

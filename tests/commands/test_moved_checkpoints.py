@@ -57,8 +57,7 @@ def test_a_training_goes_on_beside_it_and_says_so_once(broken_off: Path, invoke:
     (_, oldest), *_ = checkpoint.steps(FOLDER)
     there = moved(oldest.name, broken_off)
     before = files(broken_off)
-    ran = invoke(*MORE, "save.every_steps=2")
-    assert ran.code == 0, ran.err
+    ran = invoke(*MORE, "save.every_steps=2").ok
     assert ran.err.count(f"{oldest.name}: a link to {there}: it is left alone") == 1
     assert files(broken_off) == before
     assert [path.name for path in broken_off.iterdir()] == [there.name]
@@ -70,8 +69,7 @@ def test_a_training_goes_on_from_it(broken_off: Path, invoke: Invoke) -> None:
     """Links are made in the run, and not on the other disk, where `last` was written before."""
     there = moved("last", broken_off)
     before = files(broken_off)
-    ran = invoke(*MORE, "save.every_steps=3")
-    assert ran.code == 0, ran.err
+    assert invoke(*MORE, "save.every_steps=3").ok
     assert files(broken_off) == before
     assert [path.name for path in broken_off.iterdir()] == [there.name]
     newest = checkpoint.steps(FOLDER)[-1][1]
@@ -83,8 +81,7 @@ def test_the_best_one_keeps_what_it_has(copied: Path, invoke: Invoke) -> None:
     """The training is over, and scored again: what would be stored with the best one is not."""
     there = moved("best", copied.parent / "disk")
     before = files(there.parent)
-    ran = invoke("train", str(RUN), "--resume")
-    assert ran.code == 0, ran.err
+    ran = invoke("train", str(RUN), "--resume").ok
     assert "it is left alone, and nothing is written" in ran.err
     assert files(there.parent) == before
     best = FOLDER.resolve() / (FOLDER / "best").readlink().name

@@ -3,52 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import chdir
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from support import Invoke, Stdin, assert_near, assert_near_text, sentences
 
-from probtrans_cli import __main__
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.trained.arcs import read_arcs
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Analysis, Parser
 
-Parse = Callable[..., str]
 HOSTILE = ["<script>alert(1)</script>", "&amp;", '"', "'", "\\", "]]>", "{}", "\x1b[31m", "🦊", "اب", "%s", "<!--"]
 HOSTILE.append("\u202e")
 
 
-@pytest.fixture
-def parse(
-    trained: Path,
-    tmp_path: Path,
-    stdin: Stdin,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Parse:
-    """Parse a text with the tiny model, from a file or stdin; returns stdout."""
-    monkeypatch.chdir(tmp_path)
+@dataclass
+class Parse:
+    """`parse` of a text with the tiny model, in the current folder."""
 
-    def run(text: str | bytes, *options: str, name: str = "input.txt", code: int = 0, piped: bool = False) -> str:
+    run: str
+    invoke: Invoke
+    stdin: Stdin
+    stderr: str = ""  # of the last call
+
+    def __call__(
+        self, text: str | bytes, *options: str, name: str = "input.txt", code: int = 0, says: str = "",
+        piped: bool = False,
+    ) -> str:  # fmt: skip
+        """Parse a text, from a file or stdin; returns stdout. ``says``: what stands on stderr."""
         raw = text.encode() if isinstance(text, str) else text
-        (tmp_path / name).write_bytes(raw)
+        Path(name).write_bytes(raw)
         if piped:
-            stdin(raw)
-        capsys.readouterr()
-        ended = __main__.run(["parse", str(trained / "runs/tiny"), *([] if piped else [name]), *options])
-        out, err = capsys.readouterr()
-        assert ended == code, err
-        run.stderr = err  # type: ignore[attr-defined]
-        return out
+            self.stdin(raw)
+        ran = self.invoke("parse", self.run, *([] if piped else [name]), *options)
+        assert ran.code == code, ran.err
+        assert says in ran.err
+        self.stderr = ran.err
+        return ran.out
 
-    return run
+    def records(self, text: str | bytes, *options: str, name: str = "input.txt") -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self(text, "-f", "jsonl", *options, name=name).splitlines()]
+
+
+@pytest.fixture
+def parse(trained: Path, tmp_path: Path, invoke: Invoke, stdin: Stdin, monkeypatch: pytest.MonkeyPatch) -> Parse:
+    monkeypatch.chdir(tmp_path)
+    return Parse(str(trained / "runs/tiny"), invoke, stdin)
 
 
 def heads_of(analysis: Analysis) -> list[int]:
@@ -56,12 +63,15 @@ def heads_of(analysis: Analysis) -> list[int]:
     return list(analysis.heads.tolist())
 
 
-def words_of(conllu: str) -> list[list[str]]:
+def column(number: int, conllu: str) -> list[list[str]]:
+    """A column of CoNLL-U, by sentence, without multiword tokens and empty nodes."""
     blocks = [block for block in conllu.split("\n\n") if block.strip()]
-    return [
-        [line.split("\t")[1] for line in block.splitlines() if line[0] != "#" and line.split("\t")[0].isdigit()]
-        for block in blocks
-    ]
+    rows = [[line.split("\t") for line in block.splitlines() if line[0] != "#"] for block in blocks]
+    return [[cells[number] for cells in of_block if cells[0].isdigit()] for of_block in rows]
+
+
+def words_of(conllu: str) -> list[list[str]]:
+    return column(1, conllu)
 
 
 def assert_only_trees_changed(before: str, after: str) -> None:
@@ -79,10 +89,8 @@ def assert_only_trees_changed(before: str, after: str) -> None:
 
 def assert_trees(conllu: str) -> None:
     """One root, heads in range, no loop."""
-    for block in conllu.strip("\n").split("\n\n"):
-        heads = [
-            int(line.split("\t")[6]) for line in block.splitlines() if line[0] != "#" and line.split("\t")[0].isdigit()
-        ]
+    for of_sentence in column(6, conllu):
+        heads = list(map(int, of_sentence))
         assert heads.count(0) == 1
         for start in range(1, len(heads) + 1):
             word, steps = start, 0
@@ -132,7 +140,7 @@ def test_gold_columns_change_nothing(parse: Parse, trained: Path) -> None:
 
 def test_order_and_empty_lines(parse: Parse) -> None:
     lines = [" ".join(["goat"] * (number * 7 % 13)) for number in range(60)]
-    out = [json.loads(line) for line in parse("\n".join([*lines, ""]), "-f", "jsonl").splitlines()]
+    out = parse.records("\n".join([*lines, ""]))
     assert [len(tree["words"]) for tree in out] == [number * 7 % 13 for number in range(60)]
     assert parse("\n\n\n", "-f", "jsonl").count("\n") == 3
     assert parse("", "-f", "jsonl") == ""
@@ -160,8 +168,7 @@ def test_portions_do_not_change_a_tree(trained: Path, channel: str, decoder: str
 
 
 def test_a_line_has_the_probability_of_its_arcs(parse: Parse) -> None:
-    (line,) = parse("the old farmers feed the goats\n", "-f", "jsonl").splitlines()
-    tree = json.loads(line)
+    (tree,) = parse.records("the old farmers feed the goats\n")
     assert tree["words"] == ["the", "old", "farmers", "feed", "the", "goats"]
     assert len(tree["heads"]) == 6
     text = parse("the old farmers feed the goats\n", "--prob")
@@ -172,11 +179,10 @@ def test_a_line_has_the_probability_of_its_arcs(parse: Parse) -> None:
 
 def test_every_channel(parse: Parse) -> None:
     text = "the old farmers feed the goats\ngoats sleep\n"
-    out = [json.loads(line) for line in parse(text, "-f", "jsonl", "--channel", "all").splitlines()]
+    out = parse.records(text, "--channel", "all")
     assert [tree["channel"] for tree in out] == [0, 1, 0, 1]
     for channel in (0, 1):
-        alone = [json.loads(line) for line in parse(text, "-f", "jsonl", "--channel", str(channel)).splitlines()]
-        assert_near(alone, out[channel::2], abs=2e-6)
+        assert_near(parse.records(text, "--channel", str(channel)), out[channel::2], abs=2e-6)
     assert "channel 1" in parse(text, "-f", "tree", "--channel", "all")
 
 
@@ -184,8 +190,7 @@ def test_hostile_words(parse: Parse) -> None:
     text = " ".join(HOSTILE) + "\n"
     (block,) = words_of(parse(text, "--input", "tokens"))
     assert block == HOSTILE
-    (line,) = parse(text, "--input", "tokens", "-f", "jsonl").splitlines()
-    assert json.loads(line)["words"] == HOSTILE
+    assert [record["words"] for record in parse.records(text, "--input", "tokens")] == [HOSTILE]
     picture = parse(text, "--input", "tokens", "-f", "svg")
     assert "<script" not in picture
     ElementTree.fromstring(picture.replace("\x1b", ""))
@@ -206,8 +211,7 @@ def test_output_to_files(parse: Parse, tmp_path: Path) -> None:
 
 def test_an_output_is_a_file_of_its_own(parse: Parse, tmp_path: Path) -> None:
     for name, says in (("-", "standard output"), ("x.conllu.GZ", "not compressed")):
-        assert parse("goats sleep\n", "-o", name, code=2) == ""
-        assert says in parse.stderr  # type: ignore[attr-defined]
+        assert parse("goats sleep\n", "-o", name, code=2, says=says) == ""
         assert not (tmp_path / name).exists()
 
 
@@ -230,15 +234,14 @@ def test_pictures_of_several_sentences_are_files(parse: Parse, tmp_path: Path, m
         ("goats sleep\n", ("--channel", "all"), "several channels are asked for"),
         ("\n", (), "the input has none"),
     ):
-        assert parse(wrong, "-f", "svg", *options, code=2) == ""
-        assert says in parse.stderr  # type: ignore[attr-defined]
+        assert parse(wrong, "-f", "svg", *options, code=2, says=says) == ""
     assert parse(text, "-f", "svg", name="a", code=2) == parse(text, "-f", "svg", piped=True, code=2) == ""
 
 
 def test_sentences_of_running_text(parse: Parse, trained: Path) -> None:
     text = 'The goats sleep. "Do they?" asked Dr. Smith.\n\n  the farmers feed the goats . \nGo! Stop.\n'
     lines = text.splitlines()
-    records = [json.loads(line) for line in parse(text, "-f", "jsonl").splitlines()]
+    records = parse.records(text)
     assert [" ".join(record["words"]) for record in records] == [
         "The goats sleep .", '" Do they ? " asked Dr. Smith .', "", "the farmers feed the goats .", "Go !", "Stop .",
     ]  # fmt: skip
@@ -250,7 +253,7 @@ def test_sentences_of_running_text(parse: Parse, trained: Path) -> None:
     texts = [line for line in parse(text).splitlines() if line.startswith("# text = ")]
     assert texts[:2] == ["# text = The goats sleep.", '# text = "Do they?" asked Dr. Smith.']
     for whole in (("--no-split",), ("--input", "tokens")):
-        assert len(parse(text, "-f", "jsonl", *whole).splitlines()) == len(lines)
+        assert len(parse.records(text, *whole)) == len(lines)
     parse("The goats sleep. They do. Now.\n", "--longest", "4")
     parse("The goats sleep. They do. Now.\n", "--longest", "4", "--no-split", code=3)
 
@@ -267,32 +270,25 @@ def test_pictures_for_other_programs(parse: Parse) -> None:
     assert page == parse(text, "-f", "html", "--channel", "all")
     records = [json.loads(part.split("</script>")[0]) for part in page.split('class="sentence">')[1:]]
     assert [record["words"] for record in records] == [line.split() for line in text.splitlines()]
-    tree = json.loads(parse(text, "-f", "jsonl").splitlines()[0])
-    seen = records[0]
+    tree, seen = parse.records(text)[0], records[0]
     assert seen["heads"][seen["iteration"]][seen["channel"]] == tree["heads"]
     parse(text, "-f", "html", "--labels", code=2)
-    parse(text, "-f", "html", "--gold", code=3)
-    assert "input.txt:1: has no gold tree" in parse.stderr  # type: ignore[attr-defined]
-    parse(text, "-o", "no/such/file", code=2)
-    assert "error: no/such/file: cannot be written" in parse.stderr  # type: ignore[attr-defined]
+    parse(text, "-f", "html", "--gold", code=3, says="input.txt:1: has no gold tree")
+    parse(text, "-o", "no/such/file", code=2, says="error: no/such/file: cannot be written")
 
 
 def test_gold_trees_beside_the_models(parse: Parse, trained: Path) -> None:
     treebank = (trained / "test.conllu").read_text("utf-8")
-    trees = [json.loads(line) for line in parse(treebank, "-f", "jsonl", "--gold", name="gold.conllu").splitlines()]
-    alone = [json.loads(line) for line in parse(treebank, "-f", "jsonl", name="gold.conllu").splitlines()]
-    gold = [
-        [int(line.split("\t")[6]) for line in block.splitlines() if line[0].isdigit()]
-        for block in treebank.strip().split("\n\n")
-    ]
+    trees = parse.records(treebank, "--gold", name="gold.conllu")
+    alone = parse.records(treebank, name="gold.conllu")
+    gold = [list(map(int, heads)) for heads in column(6, treebank)]
     assert [tree.pop("gold") for tree in trees] == gold
     assert trees == alone
     first = treebank.split("\n\n")[0] + "\n\n"
     assert ">gold<" in parse(first, "-f", "svg", "--gold", name="gold.conllu")
     assert ">gold<" not in parse(first, "-f", "svg", name="gold.conllu")
     parse(treebank, "--gold", name="gold.conllu", code=2)
-    parse("goats sleep\n", "-f", "tree", "--gold", code=3)
-    assert "input.txt:1: has no gold tree" in parse.stderr  # type: ignore[attr-defined]
+    parse("goats sleep\n", "-f", "tree", "--gold", code=3, says="input.txt:1: has no gold tree")
 
 
 def test_files_are_looked_for_as_corpora_are(parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,15 +303,13 @@ def test_files_are_looked_for_as_corpora_are(parse: Parse, tmp_path: Path, monke
         out = parse("goats sleep\n", "texts/more.txt", "-f", "jsonl", *options)
         if "--output-dir" not in options or "--merge" in options:
             assert [" ".join(json.loads(line)["words"]) for line in out.splitlines()] == expected
-    parse("goats sleep\n", "texts/none.txt", code=3)
-    assert f"tried texts/none.txt, {folder}/none.txt" in parse.stderr  # type: ignore[attr-defined]
+    parse("goats sleep\n", "texts/none.txt", code=3, says=f"tried texts/none.txt, {folder}/none.txt")
 
 
 def test_a_fault_names_its_line_behind_what_is_before_it(parse: Parse) -> None:
-    parse("1\tgoat\t_\n", name="bad.conllu", code=3)
-    assert "bad.conllu:1" in parse.stderr  # type: ignore[attr-defined]
+    parse("1\tgoat\t_\n", name="bad.conllu", code=3, says="bad.conllu:1")
     out = parse(b"the goat sleeps\ngoats sleep\nthe \xff goat\n", "-f", "jsonl", code=3)
-    assert "input.txt:3" in parse.stderr  # type: ignore[attr-defined]
+    assert "input.txt:3" in parse.stderr
     assert [json.loads(line)["words"] for line in out.splitlines()] == [["the", "goat", "sleeps"], ["goats", "sleep"]]
 
 
@@ -323,8 +317,8 @@ def test_long_sentences(parse: Parse) -> None:
     text = "goats sleep\n" + "goats " * 300 + "\n"
     assert_trees(parse(text))
     assert len(words_of(parse(text, "--longest", "299", code=3))) == 1
-    assert "input.txt:2: a sentence of at least 300 words" in parse.stderr  # type: ignore[attr-defined]
-    assert "--longest N" in parse.stderr  # type: ignore[attr-defined]
+    assert "input.txt:2: a sentence of at least 300 words" in parse.stderr
+    assert "--longest N" in parse.stderr
 
 
 def test_long_words(parse: Parse) -> None:
@@ -389,13 +383,12 @@ def test_gold_in_a_terminal_is_a_picture_of_its_own(parse: Parse) -> None:
     ],
 )
 def test_text_may_begin_with_a_hash_and_conllu_with_anything(parse: Parse, text: str, words: list[str]) -> None:
-    first = json.loads(parse(text, "-f", "jsonl", name="unnamed").splitlines()[0])
+    first = parse.records(text, name="unnamed")[0]
     assert "".join(first["words"]) == "".join(words)
 
 
 def test_broken_conllu_is_not_taken_for_text(parse: Parse) -> None:
-    parse("# sent_id = 1\n1 goats\n", name="unnamed", code=3)
-    assert "unnamed:2: 1 column instead of 10" in parse.stderr  # type: ignore[attr-defined]
+    parse("# sent_id = 1\n1 goats\n", name="unnamed", code=3, says="unnamed:2: 1 column instead of 10")
 
 
 def test_line_ends_stay_as_they_are(parse: Parse) -> None:
@@ -420,7 +413,7 @@ def test_a_range_of_a_single_word_comes_back(parse: Parse) -> None:
         out = parse(content, name=name)
         assert out.split(ends)[:2] == content.split(ends)[:2]
         assert words_of(out.replace("\r\n", "\n")) == [["the", "goats"]]
-        assert parse.stderr == ""  # type: ignore[attr-defined]
+        assert parse.stderr == ""
 
 
 def test_conllu_plus_becomes_conllu(parse: Parse) -> None:
@@ -435,8 +428,11 @@ def test_conllu_plus_becomes_conllu(parse: Parse) -> None:
         "PARSEME:MWE=1",
         "A=b|PARSEME:MWE=2",
     ]
-    parse(f"# global.columns = {columns.replace('HEAD ', '')}\n{WORDS}", code=3)
-    assert "input.txt:1: # global.columns lacks HEAD" in parse.stderr  # type: ignore[attr-defined]
+    parse(
+        f"# global.columns = {columns.replace('HEAD ', '')}\n{WORDS}",
+        code=3,
+        says="input.txt:1: # global.columns lacks HEAD",
+    )
 
 
 @pytest.mark.parametrize("piped", [False, True])
@@ -451,8 +447,8 @@ def test_what_is_read_as_text_and_does_not_look_so(parse: Parse, piped: bool) ->
     ):
         parse(content, *options, piped=piped)
         told = "" if kind is None else f"warning: {name}: looks like {kind}, but each line is read as a sentence: "
-        assert parse.stderr.startswith(told)  # type: ignore[attr-defined]
-        assert bool(parse.stderr) == bool(told)  # type: ignore[attr-defined]
+        assert parse.stderr.startswith(told)
+        assert bool(parse.stderr) == bool(told)
 
 
 def test_rows_of_other_formats_are_no_text(parse: Parse) -> None:
@@ -460,9 +456,8 @@ def test_rows_of_other_formats_are_no_text(parse: Parse) -> None:
         (WORDS.replace("\t", " "), "1 column instead of 10"),
         (WORDS.replace("\n", "\t_\n"), "11 columns instead of 10"),
     ):
-        parse(content, code=3)
-        assert f"input.txt:1: {fault}" in parse.stderr  # type: ignore[attr-defined]
-        assert "--input text" in parse.stderr  # type: ignore[attr-defined]
+        parse(content, code=3, says=f"input.txt:1: {fault}")
+        assert "--input text" in parse.stderr
 
 
 @pytest.mark.parametrize("piped", [False, True])
@@ -470,4 +465,4 @@ def test_a_line_without_end(parse: Parse, piped: bool, monkeypatch: pytest.Monke
     monkeypatch.setattr("probtrans_cli.data.files.LONGEST_LINE", 1000)
     parse(b"goats sleep\n" + b"a" * 3000, piped=piped, code=3)
     name = "<stdin>" if piped else "input.txt"
-    assert f"{name}:2: a line of more than 1,000 bytes" in parse.stderr  # type: ignore[attr-defined]
+    assert f"{name}:2: a line of more than 1,000 bytes" in parse.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -24,15 +23,13 @@ def text(here: Path, tmp_path: Path) -> str:
 
 
 def records(invoke: Invoke, *arguments: str) -> list[dict[str, Any]]:
-    ran = invoke("parse", "runs/tagger", *arguments, "-f", "jsonl")
-    assert ran.code == 0, ran.err
-    return [json.loads(line) for line in ran.out.splitlines()]
+    ran = invoke("parse", "runs/tagger", *arguments, "-f", "jsonl").ok
+    return ran.records
 
 
 def misc(invoke: Invoke, *arguments: str) -> tuple[list[dict[str, str]], list[str], list[str]]:
     """Entries of MISC and tags of all words, and the comments on the uncertainty."""
-    ran = invoke("parse", "runs/tagger", *arguments)
-    assert ran.code == 0, ran.err
+    ran = invoke("parse", "runs/tagger", *arguments).ok
     rows = [line.split("\t") for line in ran.out.splitlines() if line[:1].isdigit()]
     comments = [line for line in ran.out.splitlines() if line.startswith("# uncertainty")]
     return [dict(one.split("=") for one in row[9].split("|")) for row in rows], [row[4] for row in rows], comments
@@ -88,8 +85,7 @@ def test_where_it_stands_in_conllu(text: str, invoke: Invoke) -> None:
 def test_pictures_show_the_entropy(text: str, invoke: Invoke) -> None:
     record = records(invoke, text, "--uncertainty")[0]
     for form in ("tree", "html"):
-        shown = invoke("parse", "runs/tagger", text, "-f", form, "--uncertainty")
-        assert shown.code == 0, shown.err
+        shown = invoke("parse", "runs/tagger", text, "-f", form, "--uncertainty").ok
         assert f"H {record['tag_entropy'][0]:.2f}" in shown.out
         assert f"H {record['tag_entropy'][0]:.2f}" not in invoke("parse", "runs/tagger", text, "-f", form).out
 
@@ -146,7 +142,7 @@ def test_abstention(least: float, text: str, invoke: Invoke) -> None:
     tags = [tag for one in plain for tag in one["tags"]]
     wanted = ["_" if p < least else tag for tag, p in zip(tags, chances, strict=True)]
     ran = invoke("parse", "runs/tagger", text, "--abstain", str(least), "-f", "jsonl")
-    found = [json.loads(line) for line in ran.out.splitlines()]
+    found = ran.records
     assert [tag for one in found for tag in one.get("tags", ())] == wanted
     assert f"left out {sum(p < least for p in chances):,} of {len(chances)} answers" in ran.err
     in_columns = invoke("parse", "runs/tagger", text, "--abstain", str(least))
@@ -154,8 +150,7 @@ def test_abstention(least: float, text: str, invoke: Invoke) -> None:
 
 
 def test_abstention_is_told_of_a_folder_of_pictures(text: str, invoke: Invoke, tmp_path: Path) -> None:
-    ran = invoke("parse", "runs/tagger", text, "-f", "svg", "-o", str(tmp_path / "pictures"), "--abstain", "0.9")
-    assert ran.code == 0, ran.err
+    ran = invoke("parse", "runs/tagger", text, "-f", "svg", "-o", str(tmp_path / "pictures"), "--abstain", "0.9").ok
     assert "answers: less probable than 0.9" in ran.err
 
 

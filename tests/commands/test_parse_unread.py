@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ def say(extractors: Path, invoke: Invoke, stdin: Stdin, monkeypatch: pytest.Monk
 def test_a_model_of_tuples_answers_every_line(say: Say) -> None:
     ran = say("tuples", "-f", "jsonl", *LIMIT)
     assert ran.code == 0
-    found = [json.loads(line) for line in ran.out.splitlines()]
+    found = ran.records
     assert [one["text"] for one in found] == TEXTS
     why = "a sentence of 31 words, more than 20"
     assert found[1] == {"text": TEXTS[1], "words": TEXTS[1].split(), "unread": why, "tuples": []}
@@ -101,8 +100,7 @@ def test_latent_labels_and_channels(runs: Path, invoke: Invoke, stdin: Stdin) ->
     for form, options in {"jsonl": ["--channel", "all"], "tree": ["--channel", "all"], "conllu": []}.items():
         stdin(b"two cheap farmers fold\n" + b"goats " * 9 + b"\n")
         command = ("parse", str(runs / "runs/mlm"), "--labels", "--longest", "5", "--too-long", "skip", "-f", form)
-        ran = invoke(*command, *options)
-        assert ran.code == 0, ran.err
+        ran = invoke(*command, *options).ok
         assert ran.out.count("unread" if form != "tree" else "not read") == (1 if form == "conllu" else 2)
 
 
@@ -124,7 +122,7 @@ def test_sentences_that_are_split_before(say: Say, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Network, "longest", 34)
     ran = say("tuples", "-f", "jsonl", "--coordination", "runs/coordinated", *LIMIT)
     assert ran.code == 0, ran.err
-    found = [json.loads(line) for line in ran.out.splitlines()]
+    found = ran.records
     assert [one["text"] for one in found] == TEXTS
     assert found[1]["splits"] == found[1]["tuples"] == []
 
@@ -136,8 +134,7 @@ def test_in_bulk(extractors: Path, tmp_path: Path, invoke: Invoke, monkeypatch: 
     command = ["parse", str(extractors / "runs/tuples"), "in.txt", "-f", "jsonl", *LIMIT]
     whole = invoke(*command)
     bulk = [*command, "--output-dir", "out", "--block-size", "150"]
-    ran = invoke(*bulk)
-    assert ran.code == 0, ran.err
+    ran = invoke(*bulk).ok
     assert len(list(Path("out/blocks").glob("*.done"))) > 2
     for told in (whole.err, ran.err):
         assert told.count("warning") == 1

@@ -213,8 +213,7 @@ def test_training_goes_on_where_there_are_no_locks(
     fresh: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock, "fcntl", None)
-    ran = invoke("train", "tiny.yaml", "train.steps=1")
-    assert ran.code == 0, ran.err
+    ran = invoke("train", "tiny.yaml", "train.steps=1").ok
     assert "warning: runs/tiny cannot be locked" in ran.err
     assert not lock.inside(fresh / "runs/tiny").exists()
 
@@ -229,8 +228,7 @@ def test_a_training_that_was_killed_before_its_recipe_was_written(fresh: Path, i
         invoke("train", "runs/tiny", "--resume"), 2, "the training ended before its recipe was written",
         "probtrans train RECIPE [KEY=VALUE]... --run runs/tiny --resume",
     )  # fmt: skip
-    ran = invoke("train", "tiny.yaml", "--run", "runs/tiny", "--resume")
-    assert ran.code == 0, ran.err
+    ran = invoke("train", "tiny.yaml", "--run", "runs/tiny", "--resume").ok
     assert "nothing to resume in runs/tiny: starting" in ran.err
     assert (run / "log.txt").read_text("utf-8").startswith("preparing\n")
     (fresh / "other").mkdir()
@@ -328,8 +326,7 @@ def test_train_without_json_ends_with_scores_and_the_next_command(fresh: Path, i
 
 def test_a_recipe_from_stdin(fresh: Path, invoke: Invoke, stdin: Stdin) -> None:
     stdin((fresh / "tiny.yaml").read_bytes())
-    ran = invoke("train", "-", "train.steps=1", "--json")
-    assert ran.code == 0, ran.err
+    ran = invoke("train", "-", "train.steps=1", "--json").ok
     assert ran.json["name"] == "tiny"
 
 

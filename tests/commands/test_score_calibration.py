@@ -19,14 +19,12 @@ GOLD = ["pos", "neg", "neg", "neg"]
 
 
 def scored(invoke: Invoke, *arguments: str) -> dict[str, Any]:
-    ran = invoke("score", "calibration", *arguments, "--json")
-    assert ran.code == 0, ran.err
+    ran = invoke("score", "calibration", *arguments, "--json").ok
     return dict(ran.json["scores"])
 
 
 def parsed(invoke: Invoke, name: str, *options: str) -> str:
-    ran = invoke("parse", "runs/tagger", "test.conllu", *options)
-    assert ran.code == 0, ran.err
+    ran = invoke("parse", "runs/tagger", "test.conllu", *options).ok
     Path(name).write_text(ran.out, encoding="utf-8")
     return name
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
-from support import Invoke, sentences
+from support import Invoke, refused, sentences
 
 from probtrans_cli.data.readers.conllu import annotated, read_conllu
 from probtrans_cli.reports.scorers import SCORERS
@@ -28,8 +28,7 @@ def test_entities(together: bool, tmp_path: Path, invoke: Invoke, monkeypatch: p
     Path("guess.txt").write_text(GUESS)
     pairs = zip(GOLD.split("\n"), GUESS.split("\n"), strict=True)
     Path("both.txt").write_text("\n".join(f"{one} {other.split()[-1]}" if one else "" for one, other in pairs))
-    ran = invoke("score", "entities", *(["both.txt"] if together else ["guess.txt", "--gold", "gold.txt"]), "--json")
-    assert ran.code == 0, ran.err
+    ran = invoke("score", "entities", *(["both.txt"] if together else ["guess.txt", "--gold", "gold.txt"]), "--json").ok
     scores = ran.json["scores"]
     assert scores["precision"] == pytest.approx(1 / 3)
     assert scores["recall"] == pytest.approx(1 / 2)
@@ -99,8 +98,7 @@ def test_two_schemes_that_agree(gold: str, tmp_path: Path, invoke: Invoke, monke
     Path("gold.txt").write_text(column(SAME[gold]))
     for guess, tags in (*SAME.items(), *SPELLED.items()):
         Path("guess.txt").write_text(column(tags))
-        ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--json")
-        assert ran.code == 0, ran.err
+        ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--json").ok
         scores = ran.json["scores"]
         assert (scores["f1"], scores["accuracy"], scores.get("f1_strict", 1.0)) == (1.0, 1.0, 1.0)
         assert ("f1_strict" in scores) == (gold == guess)
@@ -125,8 +123,7 @@ def test_tags_that_are_not_clear_are_refused(tmp_path: Path, invoke: Invoke, mon
     for guess, message in UNCLEAR:
         Path("guess.txt").write_text(guess)
         ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt")
-        assert ran.code == 3
-        assert message in ran.err
+        refused(ran, 3, message)
         assert "data.columns" not in ran.err, "there is no recipe"
         assert ('--comments "# "' in ran.err) == guess.startswith("#")
     assert invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--comments", "# ").code == 0
@@ -141,8 +138,7 @@ def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) 
     ]
     Path("gold.conllu").write_text(gold, "utf-8")
     Path("guess.conllu").write_text("\n\n".join(chains) + "\n\n", "utf-8")
-    ran = invoke("score", "trees", "guess.conllu", "--gold", "gold.conllu", "--json")
-    assert ran.code == 0, ran.err
+    ran = invoke("score", "trees", "guess.conllu", "--gold", "gold.conllu", "--json").ok
     arcs, right = 0, 0
     for one in read_conllu(gold.splitlines(), "gold"):
         assert one.heads is not None
@@ -180,12 +176,8 @@ def test_what_does_not_fit_is_told(
     Path("guess.txt").write_text(guess)
     Path("gold.txt").write_text(gold or "")
     ran = invoke("score", kind, "guess.txt", *([] if gold is None else ["--gold", "gold.txt"]))
-    assert ran.code == (2 if gold is None else 3)
-    assert words in ran.err
-    assert ran.out == ""
+    refused(ran, 2 if gold is None else 3, words)
 
 
 def test_standard_input_is_one_file(invoke: Invoke) -> None:
-    ran = invoke("score", "trees", "-", "--gold", "-")
-    assert ran.code == 2
-    assert "both be standard input" in ran.err
+    refused(invoke("score", "trees", "-", "--gold", "-"), 2, "both be standard input")

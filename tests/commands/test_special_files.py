@@ -172,8 +172,7 @@ def test_what_a_user_names_may_be_a_pipe(copied: Path, invoke: Invoke) -> None:
         os.mkfifo(f"{name}.pipe")
         writer = threading.Thread(target=write, args=(f"{name}.pipe",), daemon=True)
         writer.start()
-        ran = invoke(*command)
-        assert ran.code == 0, ran.err
+        assert invoke(*command).ok
         writer.join()
 
 

@@ -17,8 +17,7 @@ TEXT = "two farmers fold [MASK] .\n"
 
 
 def run(invoke: Invoke, *arguments: str) -> str:
-    ran = invoke(*arguments)
-    assert ran.code == 0, ran.err
+    ran = invoke(*arguments).ok
     return ran.out
 
 

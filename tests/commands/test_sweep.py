@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from finished_runs import run, scores
-from support import Invoke, workplace
+from support import Invoke, refused
 
 from probtrans_cli.commands.sweep import Grid
 from probtrans_cli.errors import UsageError
@@ -21,19 +20,12 @@ SVG = "{http://www.w3.org/2000/svg}"
 QUICK = ("train.steps=2", "data.test=null", "eval.trees=false", "model.base_width=8", "model.dropout=0")
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
-
-
-def test_a_sweep_is_a_run_for_each_point_and_shards_share_them(here: Path, invoke: Invoke) -> None:
+def test_a_sweep_is_a_run_for_each_point_and_shards_share_them(fresh: Path, invoke: Invoke) -> None:
     grid = ("--sweep", "optim.lr=[1e-3, 0.1]", "--sweep", "width=[8, 16]")
     done: list[dict[str, Any]] = []
     for shard in ("1/2", "2/2"):
-        ran = invoke("train", "tiny.yaml", *QUICK, *grid, "--shard", shard, "--json")
-        assert ran.code == 0, ran.err
-        done += json.loads(ran.out)["points"]
+        ran = invoke("train", "tiny.yaml", *QUICK, *grid, "--shard", shard, "--json").ok
+        done += ran.json["points"]
     names = [f"runs/tiny-lr={rate}-width={width}" for rate in ("0.001", "0.1") for width in (8, 16)]
     assert sorted(point["run"] for point in done) == sorted(names)
     nothing = {"name": "tiny", "metric": "perplexity", "grid": {"optim.lr": [], "width": []}}
@@ -48,9 +40,8 @@ def test_a_sweep_is_a_run_for_each_point_and_shards_share_them(here: Path, invok
     assert [text.text for text in picture.findall(f"{SVG}text")][-2:] == ["width 8", "width 16"]
 
 
-def test_a_rate_that_is_too_high_does_not_end_a_sweep(here: Path, invoke: Invoke) -> None:
-    ran = invoke("train", "tiny.yaml", *QUICK, "optim.clip=null", "--sweep", "optim.lr=[1e30, 1e-3]")
-    assert ran.code == 0, ran.err
+def test_a_rate_that_is_too_high_does_not_end_a_sweep(fresh: Path, invoke: Invoke) -> None:
+    ran = invoke("train", "tiny.yaml", *QUICK, "optim.clip=null", "--sweep", "optim.lr=[1e30, 1e-3]").ok
     first, second = re.findall(r"^.* runs/tiny-lr=\S+$", ran.out, re.M)
     assert "not finite" in first
     assert "not finite" not in second
@@ -96,17 +87,14 @@ def test_what_is_no_axis_is_refused(axes: list[str], reason: str) -> None:
         (["model={kind: stacked, lower: {kind: transformer}}", "--sweep", "width=[8]"], "no rule for width"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(here: Path, invoke: Invoke, arguments: list[str], reason: str) -> None:
-    ran = invoke("train", "tiny.yaml", *arguments)
-    assert ran.code == 2
-    assert reason in ran.err
+def test_options_that_do_not_fit_are_refused(fresh: Path, invoke: Invoke, arguments: list[str], reason: str) -> None:
+    refused(invoke("train", "tiny.yaml", *arguments), 2, reason)
 
 
-def test_the_coordinate_check_has_a_table_and_a_picture(here: Path, invoke: Invoke) -> None:
+def test_the_coordinate_check_has_a_table_and_a_picture(fresh: Path, invoke: Invoke) -> None:
     check = ("--dry-run", "--check-width", "16,8", "--picture", "x.svg")
-    ran = invoke("train", "tiny.yaml", *QUICK, *check, "--json")
-    assert ran.code == 0, ran.err
-    result = json.loads(ran.out)
+    ran = invoke("train", "tiny.yaml", *QUICK, *check, "--json").ok
+    result = ran.json
     assert result["widths"] == [8, 16]
     assert {"M_H 1", "M_Z 2", "scores of words"} <= result["activations"].keys()
     first = result["activations"]["M_Z 1"]
@@ -116,8 +104,7 @@ def test_the_coordinate_check_has_a_table_and_a_picture(here: Path, invoke: Invo
     assert not Path("runs").exists()
     for unwritable in ("runs/none/x.svg", "x.svg.gz"):
         ran = invoke("train", "tiny.yaml", *QUICK, *check[:-1], unwritable)
-        assert ran.code == 2
-        assert "--picture" in ran.err
+        refused(ran, 2, "--picture")
         assert "updates" not in ran.err, "it is refused before any update"
     model = "model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1, base_width: 8}"
     ran = invoke("train", "tiny.yaml", model, "--dry-run", "--check-width", "8,16")
@@ -136,10 +123,8 @@ def test_models_with_and_without_a_base_are_pictures_side_by_side(tmp_path: Path
     names = [text.text for text in picture.findall(f"{SVG}text") if "width" in (text.text or "")]
     assert [name for name in names if name.startswith("width")] == ["width 8", "width 16"]
     assert [circle.get("r") for circle in picture.findall(f"{SVG}circle")].count("6") == 4  # the best of each curve
-    ran = invoke("table", str(folders[0]), "-f", "sweep")
-    assert ran.code == 2
-    assert "there is no curve" in ran.err
+    refused(invoke("table", str(folders[0]), "-f", "sweep"), 2, "there is no curve")
     more = run(tmp_path / "more", scores(3.0, 1.0), "model.labels=8", "optim.lr=0.1", "model.dropout=0.5")
     ran = invoke("table", *map(str, folders), str(more), "-f", "sweep")
-    assert ran.code == 2
+    refused(ran, 2)
     assert re.search("more and .*null-8-0.1 have one width and one rate", ran.err)

@@ -59,8 +59,7 @@ def numbered(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def drawn(invoke: Invoke, *options: str, seed: int = 0) -> Model:
     """A model whose weights are drawn so widely that every answer comes up."""
-    ran = invoke("train", "tiny.yaml", *options, "train={steps: 1, batch_words: 60}", "--run", "run")
-    assert ran.code == 0, ran.err
+    assert invoke("train", "tiny.yaml", *options, "train={steps: 1, batch_words: 60}", "--run", "run").ok
     model = Model.load("run")
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -140,8 +139,7 @@ def test_what_is_left_out_is_what_parse_leaves_out(trained: Path, place: Path, i
     Path("texts").write_text("\n".join(NASTY) + "\n", "utf-8")
     for least in (0.0, 0.3, 1.0):
         options = ("--input", "text", "--no-split", "--trees", "no", "-f", "jsonl", "--abstain", str(least))
-        parsed = invoke("parse", run, "texts", *options)
-        assert parsed.code == 0, parsed.err
+        parsed = invoke("parse", run, "texts", *options).ok
         records = [record for record, _, _ in answers.records(numbered(NASTY), abstain=least)]
         assert all(map(alike, map(json.loads, parsed.out.splitlines()), records))
 
@@ -213,7 +211,7 @@ def test_models_that_answer_every_line_skip_what_is_too_long(
     capsys.readouterr()
     found = [record for record, _, _ in answers.records(numbered(texts))]
     assert "text 2: a sentence of 2,001 words, more than 2,000" in capsys.readouterr().err
-    expected = [json.loads(line) for line in parsed.out.splitlines()]
+    expected = parsed.records
     assert found[1:] == expected[1:]
 
 

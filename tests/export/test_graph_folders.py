@@ -19,7 +19,7 @@ import pytest
 from export_graphs import CASES, ENTITIES, LAYERS, NASTY, TAGGING, fitting, run_alone, vocabulary
 from made_tasks import Made
 from run_of_every_task import OVERRIDES, ROWS
-from support import Invoke, Stdin
+from support import Invoke, Stdin, refused
 
 from probtrans_cli.export.bundle import ALONE, EXAMPLE, PROGRAMS, alone, example_files
 from probtrans_cli.export.measure import alike
@@ -32,10 +32,8 @@ SHORT = ("train={steps: 40, batch_words: 60}", "optim.lr=0.05")
 
 def exported(invoke: Invoke, *options: str, train: tuple[str, ...] = ()) -> dict[str, Any]:
     """Train for a moment and export to `out`; return the report."""
-    ran = invoke("train", "tiny.yaml", "train.steps=6", "optim.lr=0.05", *train, "--run", "run")
-    assert ran.code == 0, ran.err
-    ran = invoke("export", "run", "out", "--json", *options)
-    assert ran.code == 0, ran.err
+    ran = invoke("train", "tiny.yaml", "train.steps=6", "optim.lr=0.05", *train, "--run", "run").ok
+    ran = invoke("export", "run", "out", "--json", *options).ok
     assert json.loads(Path("out/EXPORT.json").read_text("utf-8")) == ran.json
     report: dict[str, Any] = ran.json
     return report
@@ -140,10 +138,7 @@ def test_what_is_for_another_format_is_refused(place: Path, invoke: Invoke) -> N
             "model.heads=independent",
         ),
     ):
-        ran = invoke("export", run, "out", *options)
-        assert ran.code == 2
-        assert message in ran.err
-        assert hint in ran.err
+        refused(invoke("export", run, "out", *options), 2, message, hint)
         assert not Path("out").exists()
 
 
