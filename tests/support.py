@@ -415,9 +415,16 @@ def skip_if_ignored(number: int) -> None:
         pytest.skip("what started the tests ignores this signal, and so do the commands")
 
 
-def no_room(*_: object) -> NoReturn:
-    """In the place of what writes: the disk is full."""
-    raise OSError(errno.ENOSPC, "No space left on device")
+def raising(error: BaseException) -> Callable[..., NoReturn]:
+    """A function that raises an error, whatever it is called with."""
+
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return fails
+
+
+NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
 
 
 def refused(ran: Ran, code: int, *words: str) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import torch
 import typer
-from support import ROOT, Invoke, Ran, environment, refused
+from support import ROOT, Invoke, Ran, environment, raising, refused
 
 from probtrans_cli import __version__, checkpoint
 from probtrans_cli.cli import PANELS, app, application
@@ -172,19 +172,16 @@ def test_not_finite_exits_5(more: list[str], fresh: Path, invoke: Invoke) -> Non
     assert json.loads((fresh / "runs/tiny/exit.json").read_text())["exit"] == 5
 
 
-def test_out_of_memory_exits_6(fresh: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise torch.OutOfMemoryError("tried to allocate more than there is")
+OUT_OF_MEMORY = torch.OutOfMemoryError("tried to allocate more than there is")
 
-    monkeypatch.setattr("probtrans_cli.tasks.mlm.MaskedLanguageModelling.terms", fail)
+
+def test_out_of_memory_exits_6(fresh: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("probtrans_cli.tasks.mlm.MaskedLanguageModelling.terms", raising(OUT_OF_MEMORY))
     refused(invoke("train", "tiny.yaml"), 6, "out of memory", "sentences", "train.batch_words")
 
 
 def test_out_of_memory_in_evaluation_exits_6(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("tried to allocate more than there is")
-
-    monkeypatch.setattr("probtrans_cli.models.network.Network.potentials", fail)
+    monkeypatch.setattr("probtrans_cli.models.network.Network.potentials", raising(OUT_OF_MEMORY))
     for ran in (invoke("parse", "runs/tiny", "dev.conllu"), invoke("eval", "runs/tiny")):
         refused(ran, 6, "out of memory", "shorter sentences")
         assert "batch_words" not in ran.err, "neither takes a key"
@@ -218,8 +215,5 @@ def test_a_bug_exits_1_and_asks_for_a_report(here: Path, invoke: Invoke, monkeyp
 
 
 def test_ctrl_c_outside_training_exits_130(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("probtrans_cli.trained.model.Model.load", interrupt)
+    monkeypatch.setattr("probtrans_cli.trained.model.Model.load", raising(KeyboardInterrupt()))
     refused(invoke("parse", "runs/tiny", "dev.conllu"), 130)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import SafetensorError
-from support import Invoke, refused
+from support import NO_ROOM, Invoke, raising, refused
 
 from probtrans_cli import atomic
 from probtrans_cli.errors import CheckpointError, DataError, UsageError, unwritten, without_room
@@ -36,11 +36,7 @@ VERBS = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_it_is_exit_code_3(verb: str, copied: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     number = FULL[list(VERBS).index(verb) % len(FULL)]
-
-    def full(path: Path) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(atomic, "sync", full)
+    monkeypatch.setattr(atomic, "sync", raising(OSError(number, os.strerror(number))))
     ran = invoke(*VERBS[verb])
     refused(ran, 3, f"cannot be written: {os.strerror(number)}", "make room", "again")
     assert ran.err.count("error: ") == 1
@@ -58,18 +54,20 @@ def test_blocks_that_are_done_stay(copied: Path, invoke: Invoke, monkeypatch: py
         nonlocal left
         left -= 1
         if left < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise NO_ROOM
+
+    def made() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in Path("out/blocks").glob("*.done")}
 
     monkeypatch.setattr(atomic, "sync", full)
     refused(
         invoke(*command), 3, "No space left on device", "make room", "the same command", "blocks that are done stay"
     )
-    before = {path.name: path.stat().st_mtime_ns for path in Path("out/blocks").glob("*.done")}
+    before = made()
     assert before
     monkeypatch.setattr(atomic, "sync", synced)
     assert invoke(*command).code == 0
-    after = {path.name: path.stat().st_mtime_ns for path in Path("out/blocks").glob("*.done")}
-    assert before.items() < after.items()
+    assert before.items() < made().items()
     Path("out/job.json").write_text("")
     ran = invoke(*command)
     refused(ran, 2, "job.json: cannot be read", "blocks that are done stay")
@@ -102,11 +100,7 @@ def test_what_says_that_there_is_no_room() -> None:
 
 def test_a_link_of_a_run(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     best = checkpoints.locate("runs/tiny")
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(atomic, "link", full)
+    monkeypatch.setattr(atomic, "link", raising(NO_ROOM))
     with pytest.raises(DataError, match="No space left") as caught:
         checkpoints.link(best, "last")
     assert "nothing saved before is lost" in (caught.value.hint or "")
@@ -119,7 +113,7 @@ def test_a_training_says_in_its_folder_how_it_ended(
 
     def full(path: Path) -> None:
         if "step" in path.name:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise NO_ROOM
 
     monkeypatch.setattr(atomic, "sync", full)
     refused(invoke("train", "tiny.yaml", "train.steps=1", "--run", "new"), 3, "--resume")

@@ -86,8 +86,7 @@ def test_the_file_says_which_column_its_probabilities_are_of(copied: Path, invok
     assert scored(invoke, "same.conllu", "--gold", "test.conllu")["accuracy"] == 1.0
 
 
-def test_tags_of_columns_that_have_no_name(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_tags_of_columns_that_have_no_name(empty: Path, invoke: Invoke) -> None:
     record = {"words": ["Ann", "saw", "Oslo"], "tags": ["B-PER", "O", "O"], "tag_probability": [0.9, 0.8, 0.4]}
     Path("out.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
     Path("gold.txt").write_text("Ann B-PER\nsaw O\nOslo B-LOC\n", encoding="utf-8")
@@ -100,10 +99,7 @@ def test_tags_of_columns_that_have_no_name(tmp_path: Path, invoke: Invoke, monke
     assert (found["number"], found["abstained"], found["accuracy"]) == (2, 1, 1.0)
 
 
-def test_entities_beside_gold_tags_of_any_scheme(
-    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_entities_beside_gold_tags_of_any_scheme(empty: Path, invoke: Invoke) -> None:
     schemes = ("B-PER I-PER B-PER", "I-PER I-PER B-PER", "B-PER E-PER S-PER", "PER_B PER_L PER_U", "b-PER i-PER b-PER")
     for gold, tags in itertools.product(schemes, ("B-PER I-PER B-PER", "B-PER E-PER S-PER")):
         Path("gold.txt").write_text("".join(f"{word} {tag}\n" for word, tag in zip("abc", gold.split(), strict=True)))
@@ -113,8 +109,7 @@ def test_entities_beside_gold_tags_of_any_scheme(
 
 
 @pytest.mark.parametrize("form", ["jsonl", "conllu"])
-def test_labels_of_sentences(form: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_labels_of_sentences(form: str, empty: Path, invoke: Invoke) -> None:
     rows = [{"words": text.split(), "label": label, "label_probability": p} for text, label, p in LABELS]
     if form == "jsonl":
         several = [[{"label": a, "probability": p}, {"label": b, "probability": 1 - p}] for (a, b), p in (
@@ -159,8 +154,7 @@ FAULTY = [
 ]
 
 
-def test_lines_that_are_no_predictions(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_lines_that_are_no_predictions(empty: Path, invoke: Invoke) -> None:
     Path("gold.txt").write_text("a X\n", encoding="utf-8")
     for line, words in FAULTY:
         Path("out.jsonl").write_text(line, encoding="utf-8")

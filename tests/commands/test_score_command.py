@@ -21,9 +21,8 @@ def test_every_scorer_has_a_module() -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_entities(together: bool, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entities(together: bool, empty: Path, invoke: Invoke) -> None:
     """One right of two gold and three guessed; five of six tags; in two files, or in two columns of one."""
-    monkeypatch.chdir(tmp_path)
     Path("gold.txt").write_text(GOLD)
     Path("guess.txt").write_text(GUESS)
     pairs = zip(GOLD.split("\n"), GUESS.split("\n"), strict=True)
@@ -52,8 +51,7 @@ STRICT = [
 ]
 
 
-def test_entities_that_are_read_strictly(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_entities_that_are_read_strictly(empty: Path, invoke: Invoke) -> None:
     for gold, guess, f1, strict in STRICT:
         rows = zip("abc", gold.split(), guess.split(), strict=True)
         Path("both.txt").write_text("\n".join(map(" ".join, rows)) + "\n")
@@ -62,8 +60,7 @@ def test_entities_that_are_read_strictly(tmp_path: Path, invoke: Invoke, monkeyp
         assert scores["f1_interval"] is None  # there is but one sentence
 
 
-def test_types_without_a_letter_are_entities(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_types_without_a_letter_are_entities(empty: Path, invoke: Invoke) -> None:
     Path("both.txt").write_text("a B-PERSON PERSON\nb I-PERSON PERSON\nc O O\nd B-LOC PERSON\n")
     found = invoke("score", "entities", "both.txt", "--json")
     scores = found.json["scores"]
@@ -92,9 +89,8 @@ def column(tags: str) -> str:
 
 
 @pytest.mark.parametrize("gold", SAME)
-def test_two_schemes_that_agree(gold: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_schemes_that_agree(gold: str, empty: Path, invoke: Invoke) -> None:
     """All scores are perfect; `f1_strict`, which is about one scheme, is absent between two, and stderr says why."""
-    monkeypatch.chdir(tmp_path)
     Path("gold.txt").write_text(column(SAME[gold]))
     for guess, tags in (*SAME.items(), *SPELLED.items()):
         Path("guess.txt").write_text(column(tags))
@@ -117,8 +113,7 @@ UNCLEAR = [
 ]
 
 
-def test_tags_that_are_not_clear_are_refused(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_tags_that_are_not_clear_are_refused(empty: Path, invoke: Invoke) -> None:
     Path("gold.txt").write_text("a B-PER\nb B-LOC\n")
     for guess, message in UNCLEAR:
         Path("guess.txt").write_text(guess)
@@ -129,9 +124,8 @@ def test_tags_that_are_not_clear_are_refused(tmp_path: Path, invoke: Invoke, mon
     assert invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--comments", "# ").code == 0
 
 
-def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees(empty: Path, invoke: Invoke) -> None:
     """Every word at the word before it: as the floor of that name."""
-    monkeypatch.chdir(tmp_path)
     gold = sentences("test", 12)
     chains = [
         "\n".join(annotated(one, list(range(len(one.words))))) for one in read_conllu(gold.splitlines(), "gold.conllu")
@@ -170,9 +164,8 @@ def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_what_does_not_fit_is_told(
-    kind: str, guess: str, gold: str | None, words: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+    kind: str, guess: str, gold: str | None, words: str, empty: Path, invoke: Invoke
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("guess.txt").write_text(guess)
     Path("gold.txt").write_text(gold or "")
     ran = invoke("score", kind, "guess.txt", *([] if gold is None else ["--gold", "gold.txt"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -10,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from support import Forks, Invoke
+from support import NO_ROOM, Forks, Invoke, raising, refused
 
 from probtrans_cli import atomic
 from probtrans_cli.training.watch import NUMBERS, stop_signals
@@ -98,15 +97,9 @@ def test_a_note_that_cannot_be_written_leaves_the_old_one(
 ) -> None:
     run = copied / "runs/tiny"
     before, recipe = (run / "exit.json").read_text(), (run / "recipe.yaml").read_text("utf-8")
-
-    def full(path: Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(atomic, "sync", full)
+    monkeypatch.setattr(atomic, "sync", raising(NO_ROOM))
     ran = invoke("train", "tiny.yaml", "--overwrite", "save.every_steps=4")
-    assert ran.code == 3, ran.err
-    assert "No space left on device" in ran.err
-    assert "Traceback" not in ran.err
+    refused(ran, 3, "No space left on device")
     monkeypatch.setattr(atomic, "sync", lambda path: None)
     assert invoke("train", "runs/tiny", "--resume").code == 0, "what was there is found again"
     assert (run / "recipe.yaml").read_text("utf-8").split("\n\n")[-1] == recipe.split("\n\n")[-1]

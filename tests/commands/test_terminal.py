@@ -15,7 +15,7 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from support import Invoke
+from support import Invoke, raising
 
 from probtrans_cli import console
 from probtrans_cli.commands.parse import ParseRequest, parse
@@ -141,10 +141,8 @@ def test_a_terminal_gets_escapes_and_a_pipe_gets_the_words(
 
 
 def test_a_bug_in_a_message_is_harmless(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise ValueError(f"no {EVIL}\nsecond line")
-
-    monkeypatch.setattr("probtrans_cli.trained.model.Model.load", fail)
+    fails = raising(ValueError(f"no {EVIL}\nsecond line"))
+    monkeypatch.setattr("probtrans_cli.trained.model.Model.load", fails)
     ran = invoke("eval", "runs/tiny")
     assert ran.code == 1
     clean(ran.err)

@@ -12,11 +12,10 @@ import sys
 import zipfile
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from support import Invoke
+from support import NO_ROOM, Invoke, raising, refused
 
 import probtrans_cli
 from probtrans_cli.folders.checkpoints import installed
@@ -120,8 +119,7 @@ def test_an_installed_model_answers_as_the_run(site: Path, trained: Path, invoke
     assert answers[0] == answers[1]
     assert invoke("export", "my-tagger-x", "copy").code == 0
     assert invoke("parse", "copy", "text") == invoke("parse", run, "text")
-    chosen = invoke("eval", "my-tagger-x", corpus, "--choose")
-    assert (chosen.code, "probtrans export my-tagger-x OUT" in chosen.err) == (2, True)
+    refused(invoke("eval", "my-tagger-x", corpus, "--choose"), 2, "probtrans export my-tagger-x OUT")
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before  # pip's, not ours
 
 
@@ -135,10 +133,8 @@ def test_a_training_starts_from_an_installed_model(
 
 def test_a_folder_goes_before_a_package(site: Path, invoke: Invoke) -> None:
     Path("my-tagger-x").mkdir()
-    ran = invoke("parse", "my-tagger-x")
-    assert (ran.code, "there is no checkpoint in this folder" in ran.err) == (4, True)
-    missing = invoke("parse", "my-tager")
-    assert "installed are: my-tagger-x" in missing.err
+    refused(invoke("parse", "my-tagger-x"), 4, "there is no checkpoint in this folder")
+    refused(invoke("parse", "my-tager"), 4, "installed are: my-tagger-x")
 
 
 def test_nothing_of_a_package_is_run(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,23 +169,18 @@ def test_nothing_of_a_package_is_run(site: Path, tmp_path: Path, monkeypatch: py
 def test_names_are_those_of_packages(
     trained: Path, invoke: Invoke, tmp_path: Path, options: list[str], words: str
 ) -> None:
-    out = tmp_path / "out"
-    ran = invoke("export", str(trained / "runs/tagger"), str(out), "--format", "wheel", *options)
-    assert (ran.code, out.exists()) == (2, False)
-    assert words in ran.err
-    other = invoke("export", str(trained / "runs/tagger"), str(out), "--licence", "mit")
-    assert (other.code, "--licence is for --format wheel" in other.err) == (2, True)
+    command = ("export", str(trained / "runs/tagger"), str(tmp_path / "out"))
+    refused(invoke(*command, "--format", "wheel", *options), 2, words)
+    refused(invoke(*command, "--licence", "mit"), 2, "--licence is for --format wheel")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_wheel_that_cannot_be_written_is_an_error(
     trained: Path, invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", raising(NO_ROOM))
     ran = invoke("export", str(trained / "runs/tagger"), str(tmp_path / "out"), "--format", "wheel")
-    assert (ran.code, "No space left" in ran.err) == (3, True)
+    refused(ran, 3, "No space left")
     assert list(tmp_path.iterdir()) == [], "half a folder is there"
 
 
