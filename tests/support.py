@@ -128,6 +128,15 @@ def require_origin(path: Path) -> None:
         pytest.skip(f"{path.stem} starts from {name}, which is not there (PROBTRANS_DATA is {data or 'not set'})")
 
 
+def content(folder: Path) -> dict[str, bytes | str | None]:
+    """All below a folder: the bytes of files, the names to which links lead, and folders."""
+    return {
+        str(path.relative_to(folder)): path.readlink().name if path.is_symlink()
+        else path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }  # fmt: skip
+
+
 def interrupted(run: Path, kept: int = 1) -> Path:
     """Make a run that was trained to its end as a kill leaves one: with only its first checkpoints; returns the last
     of them."""

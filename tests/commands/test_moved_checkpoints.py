@@ -6,18 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import Invoke, refused
+from support import Invoke, content, refused
 
 from probtrans_cli import checkpoint
 
 RUN = Path("runs/tiny")
 FOLDER = RUN / "checkpoints"
 MORE = ("train", "tiny.yaml", "--resume", "save.keep=1")
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    every = {path.relative_to(folder): path for path in folder.rglob("*")}
-    return {str(name): path.read_bytes() for name, path in every.items() if path.is_file()}
 
 
 def moved(name: str, disk: Path) -> Path:
@@ -33,10 +28,8 @@ def moved(name: str, disk: Path) -> Path:
 @pytest.fixture
 def broken_off(copied: Path, invoke: Invoke) -> Path:
     """The run after half of its updates, with several checkpoints; returns the other disk."""
-    import probtrans_cli.checkpoint
-
     shutil.rmtree(RUN)
-    store = probtrans_cli.checkpoint.store
+    store = checkpoint.store
     saved = []
 
     def interrupted(*arguments: object) -> None:
@@ -46,7 +39,7 @@ def broken_off(copied: Path, invoke: Invoke) -> Path:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(probtrans_cli.checkpoint, "store", interrupted)
+        patch.setattr(checkpoint, "store", interrupted)
         assert invoke("train", "tiny.yaml", "save.every_steps=3", "save.keep=9").code == 130
     assert len(checkpoint.steps(FOLDER)) == 4
     return copied.parent / "disk"
@@ -56,10 +49,10 @@ def test_a_training_goes_on_beside_it_and_says_so_once(broken_off: Path, invoke:
     """An old one, which would have been removed; before, rmtree on a link ended the training."""
     (_, oldest), *_ = checkpoint.steps(FOLDER)
     there = moved(oldest.name, broken_off)
-    before = files(broken_off)
+    before = content(broken_off)
     ran = invoke(*MORE, "save.every_steps=2").ok
     assert ran.err.count(f"{oldest.name}: a link to {there}: it is left alone") == 1
-    assert files(broken_off) == before
+    assert content(broken_off) == before
     assert [path.name for path in broken_off.iterdir()] == [there.name]
     assert oldest.readlink() == there
     assert len(checkpoint.steps(FOLDER)) <= 4  # the linked one, the best, the last, and one that is kept
@@ -68,9 +61,9 @@ def test_a_training_goes_on_beside_it_and_says_so_once(broken_off: Path, invoke:
 def test_a_training_goes_on_from_it(broken_off: Path, invoke: Invoke) -> None:
     """Links are made in the run, and not on the other disk, where `last` was written before."""
     there = moved("last", broken_off)
-    before = files(broken_off)
+    before = content(broken_off)
     assert invoke(*MORE, "save.every_steps=3").ok
-    assert files(broken_off) == before
+    assert content(broken_off) == before
     assert [path.name for path in broken_off.iterdir()] == [there.name]
     newest = checkpoint.steps(FOLDER)[-1][1]
     assert (FOLDER / "last").readlink().name == newest.name
@@ -80,10 +73,10 @@ def test_a_training_goes_on_from_it(broken_off: Path, invoke: Invoke) -> None:
 def test_the_best_one_keeps_what_it_has(copied: Path, invoke: Invoke) -> None:
     """The training is over, and scored again: what would be stored with the best one is not."""
     there = moved("best", copied.parent / "disk")
-    before = files(there.parent)
+    before = content(there.parent)
     ran = invoke("train", str(RUN), "--resume").ok
     assert "it is left alone, and nothing is written" in ran.err
-    assert files(there.parent) == before
+    assert content(there.parent) == before
     best = FOLDER.resolve() / (FOLDER / "best").readlink().name
     assert checkpoint.locate(str(RUN)) == checkpoint.locate(f"{RUN}/checkpoints/best") == best
     assert invoke("parse", str(RUN), "dev.conllu").code == 0
@@ -91,7 +84,7 @@ def test_the_best_one_keeps_what_it_has(copied: Path, invoke: Invoke) -> None:
     assert [path.name for path in there.parent.iterdir()] == [there.name]
     assert (FOLDER / "eval-dev.json").exists()
     refused(invoke("eval", str(RUN), "--split", "dev", "--choose"), 4, "nothing is written through it", there.name)
-    assert files(there.parent) == before
+    assert content(there.parent) == before
     assert invoke("eval", str(there), "--split", "dev", "--choose").code == 0
     assert invoke("table", str(RUN)).code == 0
 
@@ -102,11 +95,11 @@ def test_links_that_lead_out_of_the_run(copied: Path, invoke: Invoke) -> None:
     for link in ("best", "last"):
         (FOLDER / link).unlink()
         (FOLDER / link).symlink_to(there)
-    before = files(there.parent)
+    before = content(there.parent)
     assert checkpoint.locate(f"{RUN}@last") == FOLDER.resolve() / "last"
     assert invoke("eval", str(RUN), "--split", "dev", "--json").json["step"] > 0
     assert invoke("train", str(RUN), "--resume").code == 0
-    assert files(there.parent) == before
+    assert content(there.parent) == before
     assert [path.name for path in there.parent.iterdir()] == [there.name]
 
 
@@ -114,14 +107,14 @@ def test_scores_are_told_where_they_cannot_be_stored(copied: Path, invoke: Invok
     """The folder of all checkpoints is a link: nothing in a run leads out of it but a checkpoint."""
     FOLDER.rename(copied.parent / "elsewhere")
     FOLDER.symlink_to(copied.parent / "elsewhere")
-    before = files(copied.parent / "elsewhere")
+    before = content(copied.parent / "elsewhere")
     ran = invoke("eval", str(RUN), "--split", "dev")
     assert ran.code == 0
     assert "perplexity" in ran.out
     assert f"not stored: {FOLDER.absolute()}: a link in the place of a folder" in ran.err
     refused(invoke("eval", str(RUN), "--split", "dev", "--choose"), 4, "a link in the place of a folder")
     refused(invoke("train", str(RUN), "--resume"), 4, "a link in the place of a folder")
-    assert files(copied.parent / "elsewhere") == before
+    assert content(copied.parent / "elsewhere") == before
 
 
 def test_a_run_folder_that_is_a_link_is_the_matter_of_its_user(copied: Path, invoke: Invoke) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Invoke, refused
+from support import Invoke, content, refused
 
 pytestmark = pytest.mark.usefixtures("pages")
 
@@ -79,14 +79,6 @@ def recording() -> Iterator[set[str]]:
         inside = [path.relative_to(here) for path in paths if path.is_relative_to(here)]
         # Below a folder of a random name nobody can plant anything.
         names |= {str(path) for path in inside if path != Path() and not RANDOM.search(str(path))}
-
-
-def content(folder: Path) -> dict[str, bytes | str | None]:
-    return {
-        str(path.relative_to(folder)): path.readlink().name if path.is_symlink()
-        else path.read_bytes() if path.is_file() else None
-        for path in sorted(folder.rglob("*"))
-    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Invoke, Stdin, refused
+from support import Invoke, Stdin, content, refused
 
 from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.export import safetensors
 from probtrans_cli.folders import lock
 
 pytestmark = pytest.mark.usefixtures("pages")
-
-
-def content(folder: Path) -> dict[str, bytes | None]:
-    files = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
-    return {name: path.read_bytes() if path.is_file() else None for name, path in files.items()}
 
 
 def test_a_run_folder_that_is_not_empty_names_both_commands(copied: Path, invoke: Invoke) -> None:
