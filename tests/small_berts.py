@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.hf import Bert
+from probtrans_cli.errors import CheckpointError
+from probtrans_cli.hf import Bert, read_bert
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Words
 from probtrans_cli.models.outputs import BertWordOutput, PairOutput
@@ -129,6 +131,20 @@ def batch(lengths: list[int], vocabulary: int = 200) -> tuple[Tensor, Tensor, Te
     ids = torch.randint(vocabulary, (len(lengths), max(lengths)), generator=generator)
     mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
     return ids * mask, mask, torch.randint(2, ids.shape, generator=generator)
+
+
+def configured(folder: Path, changes: Mapping[str, Any]) -> Path:
+    """Change keys of the config.json in a folder; returns its path."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **changes}), "utf-8")
+    return path
+
+
+def fault_of(folder: Path) -> CheckpointError:
+    """The error with which a folder is refused."""
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(folder)
+    return caught.value
 
 
 def rewritten(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor] | None]) -> Path:

@@ -56,7 +56,7 @@ def test_morphological_features_are_learned_and_written(
     ran = invoke("train", "tiny.yaml", "name=feats", *learned, "--json").ok
     assert ran.json["dev"]["accuracy"] > 0.9
     Path("in.txt").write_text("two cheap farmers fold\n", "utf-8")
-    record = json.loads(invoke("parse", "runs/feats", "in.txt", "-f", "jsonl").out)
+    record = invoke("parse", "runs/feats", "in.txt", "-f", "jsonl").json
     assert record["tags"] == ["_", "_", features["NOUN"], features["VERB"]]
     assert [row[5] for row in rows(invoke("parse", "runs/feats", "in.txt").out)] == record["tags"]
     picture = invoke("parse", "runs/feats", "in.txt", "-f", "tree", "--trees", "no").out

@@ -186,7 +186,7 @@ def test_sentences_of_another_text_that_are_too_long_are_left_out(
 ) -> None:
     """Those that the training's own splits would not have, or for which there are no positions."""
     base = ["task={kind: tagging, column: xpos}", "train.epochs=1"]
-    ran = invoke("train", "tiny.yaml", *base, *overrides).ok
+    assert invoke("train", "tiny.yaml", *base, *overrides).ok
     Path("other.txt").write_text(OOD + "word " * 105 + "\n", encoding="utf-8")
     ran = invoke("eval", "runs/tiny", "--ood", "other.txt", "--json")
     assert scores(ran)["ood"]["sentences"] == 3

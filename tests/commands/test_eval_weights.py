@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from run_of_every_task import rows
 from support import Invoke, refused, workplace
 from torch.nn import functional
 
@@ -241,24 +242,25 @@ def test_pruned_weights_are_those_of_least_signal(there: Path, invoke: Invoke) -
     refused(invoke("export", "runs/plain", "no", "--prune", "0.5"), 2, "the weights of", "are certain")
 
 
+def arcs_of_draws(model: Model, words: list[str], samples: int) -> torch.Tensor:
+    """The arcs of a sentence after the last iteration, with each draw of the weights in turn."""
+    ids = model.vocabulary.encode_words(words).ids
+    inputs = Inputs(ids=torch.tensor([ids]), mask=torch.ones(1, len(ids), dtype=torch.bool))
+    draws = []
+    for number in range(samples):
+        torch.manual_seed(mixed_seed(0, number))
+        with weights.drawn(model.network):
+            draws.append(model.network.eval()(inputs, Wants(arcs=(model.recipe.model.iterations,))).arcs[0, 0])
+    return torch.stack(draws)
+
+
 @torch.no_grad()
 def test_arcs_have_the_mean_and_the_spread_over_draws(there: Path, invoke: Invoke) -> None:
     """In every form of output, beside a loop over the draws."""
     Path("text.txt").write_text("The cat sat on the mat .\n", encoding="utf-8")
     arguments = ("parse", "runs/ivon", "text.txt", "--channel", "mean", "--iteration", "-1", "--decode", "mst")
-    ran = invoke(*arguments, "-f", "jsonl").ok
-    line = json.loads(ran.out)
-    model = Model.load("runs/ivon")
-    last = model.recipe.model.iterations
-    sentence = [line["words"]]
-    (ids,) = [model.vocabulary.encode_words(words).ids for words in sentence]
-    inputs = Inputs(ids=torch.tensor([ids]), mask=torch.ones(1, len(ids), dtype=torch.bool))
-    every = []
-    for number in range(SAMPLES):
-        torch.manual_seed(mixed_seed(0, number))
-        with weights.drawn(model.network):
-            every.append(model.network.eval()(inputs, Wants(arcs=(last,))).arcs[0, 0])
-    draws = torch.stack(every).double()
+    line = invoke(*arguments, "-f", "jsonl").ok.json
+    draws = arcs_of_draws(Model.load("runs/ivon"), line["words"], SAMPLES).double()
 
     def read(arcs: torch.Tensor) -> torch.Tensor:  # the geometric mean over channels
         return arcs.clamp_min(1e-30).log().mean(0).softmax(-1)
@@ -274,41 +276,29 @@ def test_arcs_have_the_mean_and_the_spread_over_draws(there: Path, invoke: Invok
     torch.testing.assert_close(found[known], mean[known], rtol=0, atol=2e-5)
     torch.testing.assert_close(spread[known], chosen.std(0, correction=0)[known], rtol=0, atol=2e-5)
     assert float(spread[known].max()) > 0.001
-    misc = invoke(*arguments, "--prob").out
-    assert "ProbSD=" in misc
+    assert "ProbSD=" in invoke(*arguments, "--prob").out
     assert "±" in invoke(*arguments, "--prob", "-f", "tree").out
     assert "±" in invoke(*arguments, "--prob", "-f", "svg").out
     page = invoke(*arguments[:3], "-f", "html").out
     assert '"spread": [[[' in page or '"spread":[[[' in page
-    certain = json.loads(invoke(*arguments, "-f", "jsonl", "--weights", "mean").out)
-    assert "probability_deviations" not in certain
+    assert "probability_deviations" not in invoke(*arguments, "-f", "jsonl", "--weights", "mean").json
 
 
 @torch.no_grad()
 def test_the_doubt_about_heads_is_of_their_mean_over_draws(there: Path, invoke: Invoke) -> None:
     """Beside a loop over the draws; that about latent labels would be of the mean weights, and is not told."""
     Path("text.txt").write_text("The cat sat on the mat .\n", encoding="utf-8")
-    line = json.loads(invoke("parse", "runs/ivon", "text.txt", "-f", "jsonl", "--uncertainty", "--weights", "3").out)
+    command = ("parse", "runs/ivon", "text.txt", "-f", "jsonl", "--uncertainty")
+    line = invoke(*command, "--weights", "3").json
     assert "latent_label_entropy" not in line
-    model = Model.load("runs/ivon")
-    ids = model.vocabulary.encode_words(line["words"]).ids
-    inputs = Inputs(ids=torch.tensor([ids]), mask=torch.ones(1, len(ids), dtype=torch.bool))
-    every = []
-    for number in range(3):
-        torch.manual_seed(mixed_seed(0, number))
-        with weights.drawn(model.network):
-            every.append(model.network.eval()(inputs, Wants(arcs=(model.recipe.model.iterations,))).arcs[0, 0])
-    mean = torch.stack(every).mean(0)
+    mean = arcs_of_draws(Model.load("runs/ivon"), line["words"], 3).mean(0)
     wanted = -torch.xlogy(mean, mean).sum(-1).mean(0)
     torch.testing.assert_close(torch.tensor(line["head_entropy"]), wanted, rtol=0, atol=2e-4)
     told = invoke("eval", "runs/ivon", "dev.conllu", "--uncertainty", "--weights", "3", "--json").json
     found = told["scores"]["dev.conllu"]["uncertainty"]
     assert {"head_entropy", "error_auroc_heads", "arc_error_auroc"} <= found.keys()
     assert not {"latent_label_entropy", "error_auroc_latent_labels"} & found.keys()
-    of_means = json.loads(
-        invoke("parse", "runs/ivon", "text.txt", "-f", "jsonl", "--uncertainty", "--weights", "mean").out
-    )
-    assert {"head_entropy", "latent_label_entropy"} <= of_means.keys()
+    assert {"head_entropy", "latent_label_entropy"} <= invoke(*command, "--weights", "mean").json.keys()
 
 
 def test_analyze_has_the_spread_too(there: Path) -> None:
@@ -340,22 +330,20 @@ def test_the_doubt_within_members_of_an_ensemble_is_the_model_s(there: Path) -> 
 def test_trees_of_eval_are_those_of_parse(there: Path, invoke: Invoke) -> None:
     """With the same draws; `score trees` has the figures of `eval`."""
     arguments = ("runs/ivon", "dev.conllu", "--weights", "3")
-    found = invoke("eval", *arguments, "--trees", "yes", "--json").json["scores"]["dev.conllu"]["trees"]["with_punct"][
-        "all"
-    ]
-    parsed = invoke("parse", *arguments)
-    Path("parsed.conllu").write_text(parsed.out, encoding="utf-8")
-    again = invoke("score", "trees", "parsed.conllu", "--gold", "dev.conllu", "--json").json
-    assert again["scores"]["trees"]["with_punct"]["all"]["uas"] == pytest.approx(found["uas"])
+    scores = invoke("eval", *arguments, "--trees", "yes", "--json").json["scores"]["dev.conllu"]
+    Path("parsed.conllu").write_text(invoke("parse", *arguments).out, encoding="utf-8")
+    again = invoke("score", "trees", "parsed.conllu", "--gold", "dev.conllu", "--json").json["scores"]
+    uas, same = (it["trees"]["with_punct"]["all"]["uas"] for it in (scores, again))
+    assert same == pytest.approx(uas)
 
 
 def test_predictions_are_those_that_are_scored(there: Path, invoke: Invoke) -> None:
     """`--predictions` with draws: the tags of `parse` with the same draws, and as many right ones as `eval` counts."""
     ran = invoke("eval", "runs/bayes", "dev.conllu", "--weights", "1", "--predictions", "out.conllu", "--json").ok
-    rows = [line.split("\t") for line in Path("out.conllu").read_text("utf-8").splitlines() if line[:1].isdigit()]
-    parsed = invoke("parse", "runs/bayes", "dev.conllu", "--weights", "1", "--trees", "no").out.splitlines()
-    tags = [line.split("\t")[3] for line in parsed if line[:1].isdigit()]
-    assert [row[3] for row in rows] == tags
-    gold = [row[9].partition("GoldUPOS=")[2].partition("|")[0] for row in rows]
+    words = rows(Path("out.conllu").read_text("utf-8"))
+    parsed = invoke("parse", "runs/bayes", "dev.conllu", "--weights", "1", "--trees", "no").out
+    tags = [row[3] for row in rows(parsed)]
+    assert [row[3] for row in words] == tags
+    gold = [row[9].partition("GoldUPOS=")[2].partition("|")[0] for row in words]
     right = sum(one == other for one, other in zip(tags, gold, strict=True))
-    assert ran.json["scores"]["dev.conllu"]["accuracy"] == pytest.approx(right / len(rows))
+    assert ran.json["scores"]["dev.conllu"]["accuracy"] == pytest.approx(right / len(words))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from run_of_every_task import SHORT
+from run_of_every_task import SHORT, rows
 from support import TOY, Invoke, Stdin, refused, workplace
 
 import probtrans_cli
@@ -36,9 +36,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
-@pytest.fixture(params=["lm", "gpt"])
-def run(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture
+def there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(params=["lm", "gpt"])
+def run(request: pytest.FixtureRequest, there: Path) -> str:
     return f"runs/{request.param}"
 
 
@@ -81,9 +86,8 @@ def test_a_table_of_surprisals_adds_up_to_the_perplexity(run: str, invoke: Invok
     refused(invoke(*arguments, "words.tsv", "--uncertainty"), 2, "--surprisal: not with --uncertainty")
 
 
-def test_text_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> None:
+def test_text_in_blocks(there: Path, invoke: Invoke) -> None:
     """All words behind each other with `</s>` at line ends, cut every seven words; the first of each is not scored."""
-    monkeypatch.chdir(folder)
     task = ["task={kind: lm, score_first: false}", "model.causal=true", *SHORT, "data.blocks=7"]
     assert invoke("-q", "train", "tiny.yaml", "name=blocks", *task).code == 0
     stream = [word for sentence in sentences("test.conllu") for word in [*sentence, "</s>"]]
@@ -145,9 +149,8 @@ MODEL = ("--model", "runs/lm")
     ],
 )
 def test_what_is_no_minimal_pair(
-    line: str, options: tuple[str, ...], message: str, folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+    line: str, options: tuple[str, ...], message: str, there: Path, invoke: Invoke
 ) -> None:
-    monkeypatch.chdir(folder)
     Path("pairs.jsonl").write_text(line + "\n", "utf-8")
     ran = invoke("score", "pairs", "pairs.jsonl", *options)
     assert ran.code in (2, 3)
@@ -178,9 +181,8 @@ def test_a_text_goes_on_word_by_word_whatever_else_is_asked(run: str) -> None:
     assert list(model.generate("two", words=6, temperature=0.0, stop=text[1])) == text[1:2]
 
 
-def test_spellings_count_when_a_text_goes_on(folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spellings_count_when_a_text_goes_on(there: Path, invoke: Invoke) -> None:
     """Those of an unknown word, too, which is none of the vocabulary's."""
-    monkeypatch.chdir(folder)
     features = "data.vocabulary={kind: words, features: {}}"
     task = ["task={kind: lm}", "model.causal=true", *SHORT, features]
     assert invoke("-q", "train", "tiny.yaml", "name=spelled", *task).code == 0
@@ -216,8 +218,7 @@ def test_generate_writes_a_line_for_each_prompt(run: str, invoke: Invoke, monkey
     alone = invoke("generate", run, "two cheap", "--words", "4", "--seed", "1").ok
     assert alone.out.startswith("two cheap ")
     assert len(alone.out.split()) == 6
-    two = invoke("generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2", "--json").out
-    records = [json.loads(line) for line in two.splitlines()]
+    records = invoke("generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2", "--json").records
     assert " ".join(records[0]["prompt"] + records[0]["words"]) == alone.out.strip()
     assert len(records) == 2
     assert invoke("--json", "generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2").out == two
@@ -245,10 +246,7 @@ def test_prompts_are_text_or_refused(run: str, invoke: Invoke, stdin: Stdin) -> 
     refused(invoke("generate", run, "--json"), 3, "UTF-8")
 
 
-def test_surprisals_of_pieces_add_up_to_the_perplexity(
-    folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
+def test_surprisals_of_pieces_add_up_to_the_perplexity(there: Path, invoke: Invoke) -> None:
     pieces = ["task={kind: lm}", "model.causal=true", "train={steps: 3}", "data.vocabulary={kind: char}"]
     assert invoke("train", "tiny.yaml", "name=chars", *pieces, "--json").code == 0
     scores = invoke("eval", "runs/chars", "--split", "test", "--json").json["scores"]["test"]
@@ -261,14 +259,10 @@ def test_surprisals_of_pieces_add_up_to_the_perplexity(
 
 def test_parse_tells_surprisal_entropy_and_rank(run: str, invoke: Invoke) -> None:
     Path("in.txt").write_text("two cheap farmers\n\n", "utf-8")
-    record = json.loads(invoke("parse", run, "in.txt", "-f", "jsonl").out.splitlines()[0])
+    record = invoke("parse", run, "in.txt", "-f", "jsonl").records[0]
     assert {len(record[name]) for name in ("surprisal", "entropy", "rank")} == {3}
     assert all(head <= number for number, head in enumerate(record["heads"]) if run == "runs/lm")
-    misc = [
-        line.split("\t")[9]
-        for line in invoke("parse", run, "in.txt", "-f", "conllu").out.splitlines()
-        if line[:1].isdigit()
-    ]
+    misc = [row[9] for row in rows(invoke("parse", run, "in.txt").out)]
     assert misc == [f"Surprisal={value:.4f}" for value in record["surprisal"]] or all(
         "Surprisal=" in cell for cell in misc
     )
@@ -280,33 +274,28 @@ def test_later_words_are_no_heads(run: str, invoke: Invoke) -> None:
     Path("in.txt").write_text("two farmers fold a shirt\n", "utf-8")
     options = ["--marginals", "--best", "200", "--decode", "mst"]
     for channel in ("0", "mean"):
-        record = json.loads(invoke("parse", run, "in.txt", "-f", "jsonl", *options, "--channel", channel).out)
+        record = invoke("parse", run, "in.txt", "-f", "jsonl", *options, "--channel", channel).json
         assert all(not any(row[number + 1 :]) for number, row in enumerate(record["marginals"], start=1))
         assert len(record["best"]) == math.factorial(4), "of n words, (n - 1)!"
         assert sum(math.exp(tree["log_probability"]) for tree in record["best"]) == pytest.approx(1.0, abs=1e-4)
         if run == "runs/lm":
             assert record["marginals"][0][0] == record["probabilities"][0] == 1.0
             assert [sum(row) for row in record["marginals"]] == pytest.approx([1.0] * 5, abs=1e-5)
-    record = json.loads(invoke("parse", run, "in.txt", "-f", "jsonl", "--decode", "argmax").out)
+    record = invoke("parse", run, "in.txt", "-f", "jsonl", "--decode", "argmax").json
     assert all(head < word for word, head in enumerate(record["heads"], start=1))
-    heads = invoke("eval", run, "--uncertainty", "--trees", "yes", "--json").json["scores"]["test"]["uncertainty"][
-        "heads"
-    ]
+    scores = invoke("eval", run, "--uncertainty", "--trees", "yes", "--json").json["scores"]["test"]
+    heads = scores["uncertainty"]["heads"]
     assert all(0.0 < heads[name] < 10.0 for name in ("nll", "brier", "entropy"))
 
 
-def test_a_first_word_may_be_left_out(folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+def test_a_first_word_may_be_left_out(there: Path, invoke: Invoke) -> None:
     task = "task={kind: lm, score_first: false}"
     assert invoke("train", "tiny.yaml", "name=rest", task, "model.causal=true", "train={steps: 3}", "--json").code == 0
     ((first, second),) = probtrans_cli.load("runs/rest").surprisal(["two cheap farmers"])
     assert (first[0], second[0]) == ("cheap", "farmers")
 
 
-def test_what_does_not_go_together_is_refused_by_name(
-    folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
+def test_what_does_not_go_together_is_refused_by_name(there: Path, invoke: Invoke) -> None:
     for options, key in (
         (["task={kind: lm}"], "model.causal"),
         (["model.causal=true"], "model.causal"),

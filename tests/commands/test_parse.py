@@ -334,7 +334,7 @@ def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Inv
         assert invoke("train", "tiny.yaml", "model.root={}", "train.epochs=2", "--run", str(run)).code == 0
     (tmp_path / "words.txt").write_text("the old farmers feed the goats\n", encoding="utf-8")
     ran = invoke("parse", str(run), str(tmp_path / "words.txt"), "-f", "jsonl", "--iteration", "-1", "--channel", "1")
-    tree = json.loads(ran.out)
+    tree = ran.json
     model = Model.load(str(run))
     assert model.network.has_root_column
     corpus = Split.encode([Sentence(tree["words"])], model.vocabulary, model.labels)
@@ -347,7 +347,7 @@ def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Inv
     probabilities = powers / powers.sum(-1, keepdims=True)
     np.testing.assert_allclose(tree["probabilities"], probabilities[np.arange(6), columns], atol=1e-6)
     options = ["-f", "jsonl", "--iteration", "-1", "--channel", "mean", "--marginals"]
-    of_mean = json.loads(invoke("parse", str(run), str(tmp_path / "words.txt"), *options).out)["marginals"]
+    of_mean = invoke("parse", str(run), str(tmp_path / "words.txt"), *options).json["marginals"]
     products = np.asarray(batch.arcs[0, 0]).prod(0) ** (1.0 / batch.arcs.shape[2])
     products[np.arange(6), np.arange(6)] = 0.0
     expected = np.roll(products / products.sum(-1, keepdims=True), 1, axis=1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_of_every_task import rows
 from support import Invoke, assert_near_text, refused
 
 from probtrans_cli import load
@@ -23,16 +24,15 @@ def text(here: Path, tmp_path: Path) -> str:
 
 
 def records(invoke: Invoke, *arguments: str) -> list[dict[str, Any]]:
-    ran = invoke("parse", "runs/tagger", *arguments, "-f", "jsonl").ok
-    return ran.records
+    return invoke("parse", "runs/tagger", *arguments, "-f", "jsonl").ok.records
 
 
 def misc(invoke: Invoke, *arguments: str) -> tuple[list[dict[str, str]], list[str], list[str]]:
     """Entries of MISC and tags of all words, and the comments on the uncertainty."""
     ran = invoke("parse", "runs/tagger", *arguments).ok
-    rows = [line.split("\t") for line in ran.out.splitlines() if line[:1].isdigit()]
+    words = rows(ran.out)
     comments = [line for line in ran.out.splitlines() if line.startswith("# uncertainty")]
-    return [dict(one.split("=") for one in row[9].split("|")) for row in rows], [row[4] for row in rows], comments
+    return [dict(entry.split("=") for entry in row[9].split("|")) for row in words], [row[4] for row in words], comments
 
 
 def test_entropies_are_those_of_all_tags(text: str, invoke: Invoke) -> None:
@@ -146,7 +146,7 @@ def test_abstention(least: float, text: str, invoke: Invoke) -> None:
     assert [tag for one in found for tag in one.get("tags", ())] == wanted
     assert f"left out {sum(p < least for p in chances):,} of {len(chances)} answers" in ran.err
     in_columns = invoke("parse", "runs/tagger", text, "--abstain", str(least))
-    assert [line.split("\t")[4] for line in in_columns.out.splitlines() if line[:1].isdigit()] == wanted
+    assert [row[4] for row in rows(in_columns.out)] == wanted
 
 
 def test_abstention_is_told_of_a_folder_of_pictures(text: str, invoke: Invoke, tmp_path: Path) -> None:

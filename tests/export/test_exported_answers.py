@@ -57,6 +57,17 @@ def numbered(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     return ((f"text {number}", text) for number, text in enumerate(texts, start=1))
 
 
+def records(answers: Answers, texts: Iterable[str], **options: Any) -> list[dict[str, Any]]:
+    return [record for record, _, _ in answers.records(numbered(texts), **options)]
+
+
+@pytest.fixture
+def tagger(trained: Path, place: Path) -> tuple[str, Answers]:
+    """A trained run, and what its folder answers."""
+    run = str(trained / "runs/tagger")
+    return run, folder_of(Model.load(run), place / "out")
+
+
 def drawn(invoke: Invoke, *options: str, seed: int = 0) -> Model:
     """A model whose weights are drawn so widely that every answer comes up."""
     assert invoke("train", "tiny.yaml", *options, "train={steps: 1, batch_words: 60}", "--run", "run").ok
@@ -80,12 +91,12 @@ def test_every_task_and_vocabulary_answers_as_parse_does(name: str, place: Path,
     model = drawn(invoke, *options)
     answers = folder_of(model, place / "out")
     texts = fitting(NASTY, model.network.longest)
-    found = [record for record, _, _ in answers.records(numbered(texts))]
+    answered = records(answers, texts)
     expected = [analysis.record() for analysis in model.analyze(texts, trees=False)]
-    for text, record, analysis in zip(texts, found, expected, strict=True):
+    for text, record, analysis in zip(texts, answered, expected, strict=True):
         assert alike(analysis, record), (text, analysis, record)
         assert list(record) == list(analysis)
-    said = {json.dumps(record) for record in found}
+    said = {json.dumps(record) for record in answered}
     assert len(said) > len(texts) / 2, "they differ from text to text"
 
 
@@ -132,16 +143,14 @@ def test_the_best_valid_tags_are_those_of_the_task() -> None:
             assert best_valid(scores.double().numpy(), lists).tolist() == expected.tolist()
 
 
-def test_what_is_left_out_is_what_parse_leaves_out(trained: Path, place: Path, invoke: Invoke) -> None:
+def test_what_is_left_out_is_what_parse_leaves_out(tagger: tuple[str, Answers], invoke: Invoke) -> None:
     """By the probability at the model's temperature."""
-    run = str(trained / "runs" / "tagger")
-    answers = folder_of(Model.load(run), place / "out")
+    run, answers = tagger
     Path("texts").write_text("\n".join(NASTY) + "\n", "utf-8")
     for least in (0.0, 0.3, 1.0):
         options = ("--input", "text", "--no-split", "--trees", "no", "-f", "jsonl", "--abstain", str(least))
         parsed = invoke("parse", run, "texts", *options).ok
-        records = [record for record, _, _ in answers.records(numbered(NASTY), abstain=least)]
-        assert all(map(alike, map(json.loads, parsed.out.splitlines()), records))
+        assert all(map(alike, parsed.records, records(answers, NASTY, abstain=least)))
 
 
 def test_entities_and_classes_are_left_out_too(place: Path, invoke: Invoke) -> None:
@@ -149,12 +158,12 @@ def test_entities_and_classes_are_left_out_too(place: Path, invoke: Invoke) -> N
         model = drawn(invoke, *options, "--overwrite")
         answers = folder_of(model, place / f"out{number}")
         least = 0.7
-        found = [record for record, _, _ in answers.records(numbered(NASTY), abstain=least)]
-        for text, record in zip(NASTY, found, strict=True):
+        answered = records(answers, NASTY, abstain=least)
+        for text, record in zip(NASTY, answered, strict=True):
             (analysis,) = model.analyze([text], trees=False)
             said = analysis.prediction and model.task.abstained(analysis.prediction, least)[0]
             assert alike(dict(said or {}), {key: record[key] for key in said or {}})
-        assert "_" in json.dumps(found)
+        assert "_" in json.dumps(answered)
 
 
 def test_the_temperature_of_the_calibration_counts(place: Path, invoke: Invoke) -> None:
@@ -163,24 +172,24 @@ def test_the_temperature_of_the_calibration_counts(place: Path, invoke: Invoke) 
         model = drawn(invoke, *TAGGING, f"predict.temperature={str(used).lower()}", "--overwrite")
         about = described(model)
         assert about["answers"]["temperature"] == (1.7 if used else 1.0)
-        ((record, _, _),) = folder_of(model, place / f"out{number}").records(numbered(["two cheap farmers fold"]))
-        (analysis,) = model.analyze(["two cheap farmers fold"], trees=False)
-        assert alike(analysis.record(), record)
+        texts = ["two cheap farmers fold"]
+        (analysis,) = model.analyze(texts, trees=False)
+        assert alike([analysis.record()], records(folder_of(model, place / f"out{number}"), texts))
 
 
-def test_what_is_too_long_is_refused_as_by_parse(trained: Path, place: Path, invoke: Invoke) -> None:
+def test_what_is_too_long_is_refused_as_by_parse(tagger: tuple[str, Answers], invoke: Invoke) -> None:
     """After the answers to the texts before it; with the words of parse."""
-    answers = folder_of(Model.load(str(trained / "runs" / "tagger")), place / "out")
+    run, answers = tagger
     texts = ["we sing", "farmers " * 2001, "we sing"]
-    found: list[Any] = []
+    answered: list[Any] = []
     with pytest.raises(RefusedError, match=r"text 2: a sentence of at least 2,001 words, more than 2,000") as error:
-        found.extend(answers.records(numbered(texts)))
-    assert len(found) == 1
+        answered.extend(answers.records(numbered(texts)))
+    assert len(answered) == 1
     Path("long").write_text("\n".join(texts), "utf-8")
-    ran = invoke("parse", str(trained / "runs" / "tagger"), "long", "--trees", "no", "-f", "jsonl")
+    ran = invoke("parse", run, "long", "--trees", "no", "-f", "jsonl")
     assert ran.code == error.value.exit_code
     assert str(error.value).removeprefix("text 2: ") in ran.err
-    assert len(list(answers.records(numbered(texts), longest=2001))) == 3
+    assert len(records(answers, texts, longest=2001)) == 3
 
 
 def test_the_example_allows_as_many_words_as_the_commands() -> None:
@@ -197,7 +206,7 @@ def test_what_the_model_has_no_room_for_is_refused(limit: str, place: Path, invo
     text = "x" * 900 + " " + "y" * 900 + " " + "z" * 300 if limit == "tokens" else "farmers " * 20
     what = "2,100 tokens, more than 2,000" if limit == "tokens" else "140 tokens, and the model has 65 positions"
     with pytest.raises(RefusedError, match=f"text 1: a sentence of {what}"):
-        list(answers.records(numbered([text])))
+        records(answers, [text])
 
 
 def test_models_that_answer_every_line_skip_what_is_too_long(
@@ -209,37 +218,36 @@ def test_models_that_answer_every_line_skip_what_is_too_long(
     Path("texts").write_text("\n".join(texts) + "\n", "utf-8")
     parsed = invoke("parse", "run", "texts", "--input", "text", "--no-split", "--trees", "no", "-f", "jsonl")
     capsys.readouterr()
-    found = [record for record, _, _ in answers.records(numbered(texts))]
+    answered = records(answers, texts)
     assert "text 2: a sentence of 2,001 words, more than 2,000" in capsys.readouterr().err
-    expected = parsed.records
-    assert found[1:] == expected[1:]
+    assert answered[1:] == parsed.records[1:]
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-def command(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+@pytest.fixture
+def command(
+    tagger: tuple[str, Answers], place: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The example of the tagger, with a graph that gives each id a tag; exit code, stdout and stderr."""
+    folder, (_, answers) = place / "out", tagger
+    (folder / "EXPORT.json").write_text(json.dumps(answers.about), "utf-8")
+    tags = len(answers.names["scores"])
+
     def run(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        tags = len(json.loads((folder / "labels.json").read_text("utf-8"))["scores"])
         code = module.main(folder, lambda given: {"scores": np.eye(tags)[given["ids"] % tags]}, arguments)
         return code, *capsys.readouterr()
 
     return run
 
 
-def test_the_command_ends_in_a_line_and_not_in_a_traceback(
-    trained: Path, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = Model.load(str(trained / "runs" / "tagger"))
-    folder = place / "out"
-    about = folder_of(model, folder).about
-    (folder / "EXPORT.json").write_text(json.dumps(about), "utf-8")
-    run = command(folder, capsys)
-    assert run("--json", "--", "-")[0] == 0
-    code, out, _ = run("--", "– a")
+def test_the_command_ends_in_a_line_and_not_in_a_traceback(command: Callable[..., tuple[int, str, str]]) -> None:
+    assert command("--json", "--", "-")[0] == 0
+    code, out, _ = command("--", "– a")
     assert (code, [line.split("\t")[0] for line in out.splitlines()]) == (0, ["--", "–", "a"])
-    assert run()[0] == 0, "it has a text of its own"
+    assert command()[0] == 0, "it has a text of its own"
     Path("bad").write_bytes(b"good\n\xff\n")
     for arguments, message, expected in (
         (["we sing", "a " * 2001], "error: text 2: a sentence of at least 2,001 words, more than 2,000\n", 3),
@@ -249,18 +257,15 @@ def test_the_command_ends_in_a_line_and_not_in_a_traceback(
         (["--abstain", "x", "a"], "error: --abstain: 'x' is no number\n", 2),
         (["--file"], "error: --file needs a value\n", 2),
     ):
-        code, out, err = run(*arguments)
+        code, out, err = command(*arguments)
         assert (code, err) == (expected, message)
         assert bool(out) == (arguments[0] == "we sing")
 
 
-def test_lines_of_a_file_are_texts(trained: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_a_file_are_texts(command: Callable[..., tuple[int, str, str]]) -> None:
     """As of parse: a mark of byte order is none, only line feeds end a line, and an empty line is a text."""
-    folder = place / "out"
-    about = folder_of(Model.load(str(trained / "runs" / "tagger")), folder).about
-    (folder / "EXPORT.json").write_text(json.dumps(about), "utf-8")
     Path("texts").write_bytes("\ufeffwe sing\r\n\na\u2028b\x0cc\n".encode())
-    code, out, _ = command(folder, capsys)("--json", "--file", "texts")
+    code, out, _ = command("--json", "--file", "texts")
     assert code == 0
     assert [json.loads(line)["words"] for line in out.splitlines()] == [["we", "sing"], [], ["a", "b", "c"]]
 
@@ -282,7 +287,7 @@ def test_real_texts_are_answered_as_the_model_does(task: str, place: Path, invok
     with real_data("ud/en_ewt/dev.conllu").open(encoding="utf-8") as file:
         texts = [line.removeprefix("# text = ").rstrip("\n") for line in file if line.startswith("# text = ")][:80]
     model = drawn(invoke, *real_options(task))
-    found = [record for record, _, _ in folder_of(model, place / "out").records(numbered(texts))]
+    answered = records(folder_of(model, place / "out"), texts)
     expected = [analysis.record() for analysis in model.analyze(texts, trees=False)]
-    assert len(found) == 80
-    assert all(map(alike, expected, found))
+    assert len(answered) == 80
+    assert all(map(alike, expected, answered))

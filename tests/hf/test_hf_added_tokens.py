@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support import workplace
+from support import Invoke, refused, workplace
 
-from probtrans_cli.__main__ import run
 from probtrans_cli.trained.model import Model
 
 transformers = pytest.importorskip("transformers")
@@ -62,22 +61,20 @@ def older(tokenizer: Any) -> None:
 
 
 @pytest.mark.parametrize("files", ["tokenizer.json", "vocab.txt"])
-def test_added_tokens_are_kept_from_start_to_export(theirs: Any, files: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_added_tokens_are_kept_from_start_to_export(theirs: Any, files: str, invoke: Invoke) -> None:
     if files == "vocab.txt":
         older(theirs)
     path = Path("theirs/model.safetensors")
     table = load_file(path)["bert.embeddings.word_embeddings.weight"]
     save_file({f"module.{name}": value for name, value in load_file(path).items()}, path)
     mlm = [SIZES, *PLACE, "task={kind: mlm, output: bert, eval_masks: 1}", "train.steps=1"]
-    assert run(["train", "tiny.yaml", *mlm, "--init-from", "theirs", "--run", "run"]) == 0, capfd.readouterr().err
-    message = capfd.readouterr().err
+    message = invoke("train", "tiny.yaml", *mlm, "--init-from", "theirs", "--run", "run").ok.err
     assert "the names there begin with 'module.bert.': left out" in message
     assert "added tokens with a blank in them are found within one word alone: far mers" in message
     assert "entries of the vocabulary are new" not in message
     ours = Model.load("run")
     torch.testing.assert_close(ours.network.unary.weight.detach(), table, rtol=0, atol=1e-5)
-    assert run(["export", "run", "out", "--format", "hf", "--json"]) == 0, capfd.readouterr().err
-    assert json.loads(capfd.readouterr().out)["largest_difference"] < 1e-5
+    assert invoke("export", "run", "out", "--format", "hf", "--json").ok.json["largest_difference"] < 1e-5
     before, after = (transformers.AutoTokenizer.from_pretrained(name) for name in ("theirs", "out"))
     expected = before(WORDS, is_split_into_words=True)
     found = ours.vocabulary.encode_words(WORDS)
@@ -92,15 +89,13 @@ def test_added_tokens_are_kept_from_start_to_export(theirs: Any, files: str, cap
     assert model.config.vocab_size == len(after) == len(before)
 
 
-def test_the_oldest_folder_and_another_kind_of_model(theirs: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_oldest_folder_and_another_kind_of_model(theirs: Any, invoke: Invoke) -> None:
     path = Path("theirs/config.json")
     config = json.loads(path.read_text("utf-8"))
     tagging = [SIZES, *PLACE, "task={kind: tagging, column: upos}", "train.steps=1", "--init-from", "theirs"]
     path.write_text(json.dumps({key: config[key] for key in config if key not in ("model_type", "architectures")}))
-    assert run(["train", "tiny.yaml", *tagging, "--run", "run"]) == 0, capfd.readouterr().err
-    assert "started from theirs" in capfd.readouterr().err
+    assert "started from theirs" in invoke("train", "tiny.yaml", *tagging, "--run", "run").ok.err
     path.write_text(json.dumps(config | {"model_type": "deberta", "type_vocab_size": 0}))
-    assert run(["train", "tiny.yaml", *tagging, "--run", "other"]) == 4
-    assert "model_type: 'deberta' is unsupported; only 'bert' and 'gpt2' are read" in capfd.readouterr().err
-    assert run(["train", "tiny.yaml", "model={kind: transformer, from: theirs}", "--run", "other"]) == 2
-    assert "model_type: 'deberta' is unsupported; only 'bert' and 'gpt2' are read" in capfd.readouterr().err
+    fault = "model_type: 'deberta' is unsupported; only 'bert' and 'gpt2' are read"
+    refused(invoke("train", "tiny.yaml", *tagging, "--run", "other"), 4, fault)
+    refused(invoke("train", "tiny.yaml", "model={kind: transformer, from: theirs}", "--run", "other"), 2, fault)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from small_berts import configured
 from small_tasks import encode
-from support import workplace
+from support import Invoke, refused, workplace
 
 from probtrans_cli import hf
-from probtrans_cli.__main__ import run
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
 from probtrans_cli.trained.model import Model
 
@@ -34,13 +35,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def exported(capfd: pytest.CaptureFixture[str], *overrides: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
+def exported(invoke: Invoke, *overrides: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
     """Train for a few updates, export to `out`; the report."""
     train = ["train", "tiny.yaml", "runtime={device: cpu, threads: 1}", "train.steps=6", "optim.lr=0.05", *overrides]
-    assert run([*train, "--run", "run", "--overwrite"]) == 0, capfd.readouterr().err
-    capfd.readouterr()
-    assert run(["export", "run", "out", "--format", "hf", "--json", *options]) == 0, capfd.readouterr().err
-    report: dict[str, Any] = json.loads(capfd.readouterr().out)
+    assert invoke(*train, "--run", "run", "--overwrite").ok
+    report: dict[str, Any] = invoke("export", "run", "out", "--format", "hf", "--json", *options).ok.json
     assert json.loads(Path("out/EXPORT.json").read_text("utf-8")) == report
     return report
 
@@ -58,9 +57,9 @@ def exported(capfd: pytest.CaptureFixture[str], *overrides: str, options: tuple[
     ],
 )
 def test_a_transformer_opens_in_transformers(
-    place: Path, capfd: pytest.CaptureFixture[str], task: str, architecture: str, more: list[str]
+    place: Path, invoke: Invoke, task: str, architecture: str, more: list[str]
 ) -> None:
-    report = exported(capfd, BERT, PIECES, task, *more)
+    report = exported(invoke, BERT, PIECES, task, *more)
     assert report["architecture"] == architecture
     assert 0.0 <= report["largest_difference"] < 1e-5
     assert ("left out" in " ".join(report["notes"])) == (architecture == "BertModel")
@@ -93,28 +92,24 @@ def test_a_transformer_opens_in_transformers(
         assert theirs.config.num_labels == len(names[column])
 
 
-def test_layers_that_share_are_written_several_times(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_layers_that_share_are_written_several_times(place: Path, invoke: Invoke) -> None:
     shared = (BERT, PIECES, "task={kind: mlm, output: bert}", "model.share_layers=true", "model.layers=3")
-    report = exported(capfd, *shared, options=("--expand-shared",))
+    report = exported(invoke, *shared, options=("--expand-shared",))
     assert report["largest_difference"] < 1e-5
     assert transformers.AutoModel.from_pretrained("out").config.num_hidden_layers == 3
-    assert run(["export", "run", "again", "--format", "hf"]) == 2
-    assert "model.share_layers: true (--expand-shared" in capfd.readouterr().err
+    refused(invoke("export", "run", "again", "--format", "hf"), 2, "model.share_layers: true (--expand-shared")
     assert not Path("again").exists()
-    assert run(["export", "run", "again", "--expand-shared"]) == 2
-    assert "for --format hf" in capfd.readouterr().err
-    assert run(["export", "run", "out", "--format", "hf", "--expand-shared"]) == 2
-    assert "exists already" in capfd.readouterr().err
+    refused(invoke("export", "run", "again", "--expand-shared"), 2, "for --format hf")
+    refused(invoke("export", "run", "out", "--format", "hf", "--expand-shared"), 2, "exists already")
 
 
-def test_what_is_imported_is_exported_with_its_other_keys(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    exported(capfd, BERT, PIECES, "task={kind: mlm, output: bert}")
+def test_what_is_imported_is_exported_with_its_other_keys(place: Path, invoke: Invoke) -> None:
+    exported(invoke, BERT, PIECES, "task={kind: mlm, output: bert}")
     Path("out").rename("bert")
-    config = json.loads(Path("bert/config.json").read_text("utf-8")) | {"a key of others": [1]}
-    Path("bert/config.json").write_text(json.dumps(config), "utf-8")
+    path = configured(Path("bert"), {"a key of others": [1]})
     vocabulary = "data.vocabulary={kind: wordpiece, folder: bert}"
-    exported(capfd, BERT, vocabulary, "task={kind: mlm, output: bert}", "model.init_from=bert", "optim.lr=1.0e-12")
-    assert json.loads(Path("out/config.json").read_text("utf-8")) == config
+    exported(invoke, BERT, vocabulary, "task={kind: mlm, output: bert}", "model.init_from=bert", "optim.lr=1.0e-12")
+    assert json.loads(Path("out/config.json").read_text("utf-8")) == json.loads(path.read_text("utf-8"))
     first, second = hf.read_bert(Path("bert")), hf.read_bert(Path("out"))
     assert first.section == second.section
     for name, value in first.tensors.items():
@@ -123,14 +118,14 @@ def test_what_is_imported_is_exported_with_its_other_keys(place: Path, capfd: py
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision(place: Path, capfd: pytest.CaptureFixture[str], dtype: str) -> None:
-    report = exported(capfd, BERT, PIECES, "task={kind: mlm, output: bert}", options=("--dtype", dtype))
+def test_half_precision(place: Path, invoke: Invoke, dtype: str) -> None:
+    report = exported(invoke, BERT, PIECES, "task={kind: mlm, output: bert}", options=("--dtype", dtype))
     assert 1e-6 < report["largest_difference"] < 0.2
     assert transformers.AutoModel.from_pretrained("out").dtype == getattr(torch, dtype)
 
 
-def test_a_probabilistic_transformer(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    report = exported(capfd)
+def test_a_probabilistic_transformer(place: Path, invoke: Invoke) -> None:
+    report = exported(invoke)
     assert report["architecture"] == "ProbabilisticModel"
     assert report["largest_difference"] < 1e-5
     hf.register()
@@ -151,44 +146,28 @@ def test_a_probabilistic_transformer(place: Path, capfd: pytest.CaptureFixture[s
     torch.testing.assert_close(torch.stack(found.attentions, 1), expected.arcs, rtol=0, atol=1e-5)
 
 
-def test_vocabularies_without_an_exact_tokenizer(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    report = exported(capfd, "data.vocabulary={kind: words, lowercase: true}")
+def test_vocabularies_without_an_exact_tokenizer(place: Path, invoke: Invoke) -> None:
+    report = exported(invoke, "data.vocabulary={kind: words, lowercase: true}")
     assert "data.vocabulary.lowercase have no exact form" in report["notes"][0]
     assert (Path("out/vocab.txt").exists(), Path("out/tokenizer.json").exists()) == (True, False)
     pieces = Path("out/vocab.txt").read_text("utf-8").split("\n")
     assert pieces[:3] == ["<pad>", "<unk>", "<mask>"]
     Path("out").rename("words")
     for vocabulary in ("{kind: sentencepiece, size: 60}", "{kind: char}"):
-        report = exported(capfd, f"data.vocabulary={vocabulary}")
+        report = exported(invoke, f"data.vocabulary={vocabulary}")
         assert "no tokenizer is written" in report["notes"][0]
         assert not Path("out/vocab.txt").exists()
         Path("out").rename(vocabulary[7:11])
 
 
-def test_what_has_no_form_there(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    def refused(*overrides: str) -> str:
-        assert run(["train", "tiny.yaml", "train.steps=1", *overrides, "--run", "run", "--overwrite"]) == 0
-        capfd.readouterr()
-        assert run(["export", "run", "out", "--format", "hf"]) == 2
-        assert not Path("out").exists()
-        return capfd.readouterr().err
-
-    assert "model.norm: pre; model.embedding_norm: false" in refused(
-        "model={kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, norm: pre}"
-    )
-    assert "data.vocabulary.features" in refused("data.vocabulary={kind: words, features: {rows: 32}}")
-    assert "task.representation: cls of a word of its own" in refused("task={kind: classification}", *TABLE)
-
-
-def test_without_transformers(place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
-    report = exported(capfd, BERT, PIECES, "task={kind: mlm, output: bert}")
+def test_without_transformers(place: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    report = exported(invoke, BERT, PIECES, "task={kind: mlm, output: bert}")
     assert report["largest_difference"] is None
     Path("out").rename("first")
-    assert run(["export", "run", "out", "--format", "hf"]) == 0
-    out = capfd.readouterr()
-    assert "transformers is not installed" in out.err
-    assert out.out.startswith("out: ")
+    ran = invoke("export", "run", "out", "--format", "hf").ok
+    assert "transformers is not installed" in ran.err
+    assert ran.out.startswith("out: ")
 
 
 GPT = "model={kind: transformer, causal: true, norm: pre, width: 8, heads: 2, inner: 12, layers: 2}"
@@ -204,8 +183,8 @@ LM = "task={kind: lm, word_bias: false, start_at_frequencies: false}"
     ],
     ids=" ".join,
 )
-def test_a_causal_transformer_becomes_gpt2(place: Path, capfd: pytest.CaptureFixture[str], more: list[str]) -> None:
-    report = exported(capfd, LM, GPT, *more, options=("--expand-shared",))
+def test_a_causal_transformer_becomes_gpt2(place: Path, invoke: Invoke, more: list[str]) -> None:
+    report = exported(invoke, LM, GPT, *more, options=("--expand-shared",))
     assert report["architecture"] == "GPT2LMHeadModel"
     assert report["largest_difference"] < 1e-5
     theirs = transformers.AutoModelForCausalLM.from_pretrained("out")
@@ -219,22 +198,25 @@ def test_a_causal_transformer_becomes_gpt2(place: Path, capfd: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("more", "named"),
+    ("overrides", "named"),
     [
-        (["task={kind: lm}"], "task.word_bias: true"),
-        ([LM, "model.norm=post"], "model.norm: post"),
-        ([LM, "model.positions={kind: relative}"], "model.positions: relative"),
-        ([LM, "model.embedding_norm=true"], "model.embedding_norm: true"),
-        ([LM, "model.segments=2"], "model.segments: 2"),
-        ([LM, "model.tie_kv=true"], "model.tie_kv: true"),
-        ([LM, "model.head_size=3"], "model.head_size: 3"),
+        (
+            ["model={kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, norm: pre}"],
+            "model.norm: pre; model.embedding_norm: false",
+        ),
+        (["data.vocabulary={kind: words, features: {rows: 32}}"], "data.vocabulary.features"),
+        (["task={kind: classification}", *TABLE], "task.representation: cls of a word of its own"),
+        ([GPT, "task={kind: lm}"], "task.word_bias: true"),
+        ([GPT, LM, "model.norm=post"], "model.norm: post"),
+        ([GPT, LM, "model.positions={kind: relative}"], "model.positions: relative"),
+        ([GPT, LM, "model.embedding_norm=true"], "model.embedding_norm: true"),
+        ([GPT, LM, "model.segments=2"], "model.segments: 2"),
+        ([GPT, LM, "model.tie_kv=true"], "model.tie_kv: true"),
+        ([GPT, LM, "model.head_size=3"], "model.head_size: 3"),
     ],
     ids=str,
 )
-def test_what_gpt2_has_no_form_for_is_named(
-    place: Path, capfd: pytest.CaptureFixture[str], more: list[str], named: str
-) -> None:
-    train = ["train", "tiny.yaml", "runtime={device: cpu, threads: 1}", "train.steps=1", GPT, *more, "--run", "run"]
-    assert run(train) == 0, capfd.readouterr().err
-    assert run(["export", "run", "out", "--format", "hf"]) == 2
-    assert named in capfd.readouterr().err
+def test_what_has_no_form_there_is_named(place: Path, invoke: Invoke, overrides: list[str], named: str) -> None:
+    assert invoke("train", "tiny.yaml", "train.steps=1", *overrides, "--run", "run").ok
+    refused(invoke("export", "run", "out", "--format", "hf"), 2, named)
+    assert not Path("out").exists()

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from small_berts import (
-    Ours,
-    assert_equal,
-    batch,
-    by_transformers,
-    theirs,
-)
+from small_berts import Ours, assert_equal, batch, by_transformers, theirs
 from torch import Tensor, nn
 from torch.nn import functional
 

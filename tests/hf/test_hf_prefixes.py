@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_berts import assert_same, rewritten, saved
+from small_berts import assert_same, fault_of, rewritten, saved
 from torch import Tensor
 
 from probtrans_cli.errors import CheckpointError
@@ -83,10 +83,9 @@ def test_what_stands_beside_is_not_known(tmp_path: Path) -> None:
         more = {"model.crf.start": torch.zeros(3), "loss.weight": torch.zeros(1)}
         return {f"model.bert.{name}": value for name, value in tensors.items()} | more
 
-    with pytest.raises(CheckpointError) as caught:
-        read_bert(rewritten(tmp_path, change))
-    assert "(the names there begin with 'model.bert.')" in caught.value.message
-    assert caught.value.message.split("\n")[1:] == ["crf.start: not known", "loss.weight: not known"]
+    fault = fault_of(rewritten(tmp_path, change))
+    assert "(the names there begin with 'model.bert.')" in fault.message
+    assert fault.message.split("\n")[1:] == ["crf.start: not known", "loss.weight: not known"]
     assert read_bert(tmp_path, strict=False).unexpected == ["crf.start", "loss.weight"]
 
 
@@ -99,9 +98,7 @@ def test_missing_tensors_and_the_prefix_are_named(tmp_path: Path) -> None:
         named["other.encoder.layer.0.output.dense.bias"] = named.pop("module.bert.encoder.layer.0.output.dense.bias")
         return named
 
-    with pytest.raises(CheckpointError) as caught:
-        read_bert(rewritten(tmp_path, change))
-    first, *lines = caught.value.message.split("\n")
+    first, *lines = fault_of(rewritten(tmp_path, change)).message.split("\n")
     assert "the names there begin with 'module.bert.'" in first
     there = "other.encoder.layer.0.output.dense.bias"
     assert lines == [
@@ -112,12 +109,10 @@ def test_missing_tensors_and_the_prefix_are_named(tmp_path: Path) -> None:
 
 
 def test_names_that_are_none_of_berts(tmp_path: Path) -> None:
-    renamed(saved(tmp_path, "BertModel"), lambda name: f"transformer.{name.replace('.', '_')}")
-    with pytest.raises(CheckpointError) as caught:
-        read_bert(tmp_path)
-    assert "no tensor has a name of BERT's: the names there begin with 'transformer.' (39)" in caught.value.message
-    assert f"missing: {FIRST}, " in caught.value.message
-    assert f"bert.{FIRST}" in str(caught.value.hint)
+    fault = fault_of(renamed(saved(tmp_path, "BertModel"), lambda name: f"transformer.{name.replace('.', '_')}"))
+    assert "no tensor has a name of BERT's: the names there begin with 'transformer.' (39)" in fault.message
+    assert f"missing: {FIRST}, " in fault.message
+    assert f"bert.{FIRST}" in str(fault.hint)
 
 
 def test_two_encoders_are_not_guessed_at(tmp_path: Path) -> None:

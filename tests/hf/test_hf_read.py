@@ -7,16 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_berts import (
-    TINY,
-    Ours,
-    assert_same,
-    batch,
-    rewritten,
-    saved,
-    theirs,
-    transformers,
-)
+from small_berts import TINY, Ours, assert_same, batch, rewritten, saved, theirs, transformers
 from torch import Tensor
 
 from probtrans_cli.hf import read_bert, write_bert

@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_berts import (
-    TINY,
-    random_bert,
-    rewritten,
-    saved,
-    theirs,
-    transformers,
-)
+from small_berts import TINY, configured, fault_of, random_bert, rewritten, saved, theirs, transformers
 from torch import Tensor
 
 from probtrans_cli.errors import CheckpointError, UsageError
@@ -89,13 +82,11 @@ def test_parts_that_are_not_there_and_folders_in_the_way(tmp_path: Path) -> None
     ],
 )
 def test_configs_that_are_refused(tmp_path: Path, change: dict[str, Any], messages: list[str]) -> None:
-    path = saved(tmp_path) / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | change), "utf-8")
-    with pytest.raises(CheckpointError) as caught:
-        read_bert(tmp_path)
-    assert len(caught.value.message.split("\n")) == len(messages)
+    path = configured(saved(tmp_path), change)
+    fault = fault_of(tmp_path).message
+    assert len(fault.split("\n")) == len(messages)
     for message in messages:
-        assert f"{path}: {message}" in caught.value.message
+        assert f"{path}: {message}" in fault
 
 
 def test_every_other_kind_of_model_is_refused_by_its_name(tmp_path: Path) -> None:
@@ -108,10 +99,8 @@ def test_every_other_kind_of_model_is_refused_by_its_name(tmp_path: Path) -> Non
     for name in names.split():
         config = getattr(transformers, f"{name}Config")()
         config.save_pretrained(tmp_path)
-        with pytest.raises(CheckpointError) as caught:
-            read_bert(tmp_path)
         message = f"model_type: {config.model_type!r} is unsupported; only 'bert' and 'gpt2' are read"
-        assert message in caught.value.message.split("\n")[0]
+        assert message in fault_of(tmp_path).message.split("\n")[0]
 
 
 def test_a_kind_of_model_that_only_its_class_tells(tmp_path: Path) -> None:
@@ -120,7 +109,7 @@ def test_a_kind_of_model_that_only_its_class_tells(tmp_path: Path) -> None:
     del config["model_type"]
     path.write_text(json.dumps(config), "utf-8")
     assert read_bert(tmp_path).notes == []
-    path.write_text(json.dumps(config | {"architectures": ["RobertaForMaskedLM"], "type_vocab_size": 0}), "utf-8")
+    configured(tmp_path, {"architectures": ["RobertaForMaskedLM"], "type_vocab_size": 0})
     with pytest.raises(CheckpointError, match="architectures: 'RobertaForMaskedLM' is unsupported; only BERT is read"):
         read_bert(tmp_path)
 
@@ -163,22 +152,17 @@ NEUTRAL = {
     ],
 )
 def test_options_that_make_another_model_of_it(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    path = saved(tmp_path) / "config.json"
-    config = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps(config | NEUTRAL), "utf-8")
+    configured(saved(tmp_path), NEUTRAL)
     assert read_bert(tmp_path).notes == []
-    path.write_text(json.dumps(config | NEUTRAL | change), "utf-8")
-    with pytest.raises(CheckpointError) as caught:
-        read_bert(tmp_path)
-    assert message in caught.value.message
-    assert len(caught.value.message.split("\n")) == 1
+    configured(tmp_path, change)
+    fault = fault_of(tmp_path).message
+    assert message in fault
+    assert len(fault.split("\n")) == 1
 
 
 def test_keys_that_nobody_knows_are_told_of(tmp_path: Path) -> None:
-    path = saved(tmp_path) / "config.json"
     usual = {"directionality": "bidi", "pooler_type": "first_token", "use_cache": True, "classifier_dropout": 0.1}
-    config = json.loads(path.read_text("utf-8")) | usual
-    path.write_text(json.dumps(config | {"sliding": 3, "nothing": None}), "utf-8")
+    configured(saved(tmp_path), {**usual, "sliding": 3, "nothing": None})
     assert read_bert(tmp_path).notes == ["keys of config.json that are none of BERT's, and not read: sliding"]
 
 
@@ -201,9 +185,7 @@ def test_one_report_has_all_missing_and_misshapen_tensors(tmp_path: Path) -> Non
         tensors["bert.encoder.layer.2.output.dense.bias"] = torch.zeros(8)
         tensors["classifier.weight"] = torch.tensor(1.0)
 
-    with pytest.raises(CheckpointError) as caught:
-        read_bert(rewritten(tmp_path, change))
-    assert caught.value.message.split("\n")[1:] == [
+    assert fault_of(rewritten(tmp_path, change)).message.split("\n")[1:] == [
         "embeddings.word_embeddings.weight: has shape [31, 8], wanted [30, 8]",
         "encoder.layer.0.output.dense.bias: holds int64, wanted numbers with a fraction",
         "encoder.layer.1.intermediate.dense.bias: missing",
@@ -219,11 +201,9 @@ def test_one_report_has_all_missing_and_misshapen_tensors(tmp_path: Path) -> Non
 def test_tensors_that_nobody_knows(tmp_path: Path) -> None:
     saved(tmp_path)
     more = {"qa_outputs.weight": torch.zeros(2, 8), "crf.start": torch.zeros(3), "bert.pooler.dense.x": torch.zeros(1)}
-    rewritten(tmp_path, lambda tensors: {**tensors, **more})
-    with pytest.raises(CheckpointError) as caught:
-        read_bert(tmp_path)
-    assert caught.value.message.split("\n")[1:] == ["crf.start: not known", "pooler.dense.x: not known"]
-    assert caught.value.hint == "model.init_strict=false leaves them there"
+    fault = fault_of(rewritten(tmp_path, lambda tensors: {**tensors, **more}))
+    assert fault.message.split("\n")[1:] == ["crf.start: not known", "pooler.dense.x: not known"]
+    assert fault.hint == "model.init_strict=false leaves them there"
     assert read_bert(tmp_path, strict=False).unexpected == ["crf.start", "pooler.dense.x", "qa_outputs.weight"]
 
 

@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_berts import (
-    Ours,
-    assert_same,
-    batch,
-    random_bert,
-    saved,
-    states_of,
-    transformers,
-)
+from small_berts import Ours, assert_same, batch, configured, random_bert, saved, states_of, transformers
 from small_models import DECOMPOSITIONS, GLOBALS
 from small_models import name as shown
 
@@ -75,15 +67,13 @@ def test_transformers_opens_what_is_written(
 @pytest.mark.parametrize("kind", ["BertForPreTraining", "BertForTokenClassification"])
 def test_reading_writing_reading_changes_nothing(tmp_path: Path, kind: str) -> None:
     saved(tmp_path / "first", kind, id2label={0: "x", 1: "y", 2: "z"}, layer_norm_eps=1e-7)
-    path = tmp_path / "first" / "config.json"
-    config = json.loads(path.read_text("utf-8")) | {"a key of others": {"deep": [1, None]}, "torch_dtype": "float32"}
-    path.write_text(json.dumps(config), "utf-8")
+    path = configured(tmp_path / "first", {"a key of others": {"deep": [1, None]}, "torch_dtype": "float32"})
     first = read_bert(tmp_path / "first")
     write_bert(first, tmp_path / "second")
     second = read_bert(tmp_path / "second")
     assert_same(first, second)
     assert (second.section, second.config) == (first.section, first.config)
-    assert second.config == config
+    assert second.config == json.loads(path.read_text("utf-8"))
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "second"))
     assert before.keys() == after.keys()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
