@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +11,18 @@ from probtrans_cli import console
 from probtrans_cli.commands.eval import EvalRequest, corpus_of
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.export import EXPORTS, Dtype, ExportName, ExportOptions
+from probtrans_cli.export import EXPORTS, ExportName, ExportOptions
 from probtrans_cli.export.measure import prune, representations
 from probtrans_cli.trained.model import Model
 
 
 @dataclass(frozen=True)
-class ExportRequest:
+class ExportRequest(ExportOptions):
     """The arguments of `export`."""
 
     checkpoint: str
     out: Path
     format: ExportName = "safetensors"
-    dtype: Dtype = "float32"
-    expand_shared: bool = False
-    arcs: bool = False
-    name: str | None = None
-    package_version: str | None = None
-    licence: str | None = None
     prune: float | None = None
 
 
@@ -70,12 +64,7 @@ def export(request: ExportRequest) -> dict[str, Any]:
             dev = corpus_of(model, EvalRequest(request.checkpoint, split="dev"))[1]
         except (UsageError, DataError) as error:
             console.log(f"the score on dev was not measured: {error.message}")
-    version = request.package_version or ExportOptions.package_version
-    written = ExportOptions(
-        request.dtype, request.expand_shared, request.arcs, name=request.name, package_version=version,
-        licence=request.licence, dev=dev, about=about,
-    )  # fmt: skip
-    return form.write(model, out, written)
+    return form.write(model, out, replace(request, dev=dev, about=about))
 
 
 def exported(request: ExportRequest, report: dict[str, Any]) -> str:

@@ -35,9 +35,9 @@ class ExportFormat:
         return cast("dict[str, Any]", module.write(model, out, options))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExportOptions:
-    """How a model is written."""
+    """How a model is written, from the command line to the formats."""
 
     dtype: Dtype = "float32"
     """Precision of the weights."""
@@ -47,7 +47,8 @@ class ExportOptions:
     """With the probabilities of arcs, in a format that leaves the choice."""
     name: str | None = None
     """Of the package; None = the recipe's."""
-    package_version: str = "1.0.0"
+    package_version: str | None = None
+    """None = 1.0.0."""
     licence: str | None = None
     """Of the model, as an SPDX identifier; None = it is not stated."""
     dev: Split | None = None

@@ -42,10 +42,10 @@ _HUB_TASKS = {**_WIDE, "mlm": "fill-mask", "pretrain": "fill-mask"}
 
 def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     """Write the folder and the wheel in it; the report is that of `safetensors`, with the package's name."""
-    package = normalised(options.name or model.recipe.name)
+    package, version = normalised(options.name or model.recipe.name), options.package_version or "1.0.0"
     for option, text, pattern, hint in (
         ("--name", options.name or model.recipe.name, _NAME, "letters, digits and `-`, as pos-ewt-affix"),
-        ("--package-version", options.package_version, _VERSION, "numbers and dots, as 1.0.0"),
+        ("--package-version", version, _VERSION, "numbers and dots, as 1.0.0"),
         ("--licence", options.licence or "mit", _LICENCE, "an SPDX identifier, as cc-by-sa-4.0"),
     ):
         if not re.fullmatch(pattern, text):
@@ -59,14 +59,14 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         raise UsageError(message, hint=f"choose another name, as --name probtrans-{package}")
     assert model.folder is not None, "it was loaded"
     scores = {} if "pruned" in options.about else checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
-    card = _card(model, package, scores, options)
-    stem = f"{package.replace('-', '_')}-{options.package_version}"
+    card = _card(model, package, version, scores, options)
+    stem = f"{package.replace('-', '_')}-{version}"
     name = f"{stem}-py3-none-any.whl"
 
     def pack(folder: Path) -> None:
         place, about = f"{PACKAGES}/{package.replace('-', '_')}", f"{stem}.dist-info"
         files = ((f"{place}/{file}", (folder / file).read_bytes()) for file in [*listed(folder), SUMS])
-        texts = _about(model, package, options, card)
+        texts = _about(model, package, version, options, card)
         record = []
         with zipfile.ZipFile(folder / name, "x", zipfile.ZIP_DEFLATED) as archive:
             for file, content in chain(files, ((f"{about}/{file}", text.encode()) for file, text in texts.items())):
@@ -76,18 +76,18 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
             _add(archive, f"{about}/RECORD", "".join([*record, f"{about}/RECORD,,\n"]).encode())
 
     report = folder_format.write(model, out, options, {"README.md": card}, format="wheel", finish=pack)
-    return report | {"package": f"{package} {options.package_version}", "wheel": str(out / name)}
+    return report | {"package": f"{package} {version}", "wheel": str(out / name)}
 
 
 # --- the wheel --------------------------------------------------------------------------------------------------------
 
 
-def _about(model: Model, package: str, options: ExportOptions, card: str) -> dict[str, str]:
+def _about(model: Model, package: str, version: str, options: ExportOptions, card: str) -> dict[str, str]:
     pieces = "[hf]" if model.recipe.data.vocabulary.kind == "wordpiece" else ""
     headers = [
         "Metadata-Version: 2.1",
         f"Name: {package}",
-        f"Version: {options.package_version}",
+        f"Version: {version}",
         f"Summary: {' '.join(printable(model.recipe.model.describe(), 400).split())}",
         *([f"License: {options.licence}"] if options.licence else []),
         "Requires-Python: >=3.11",
@@ -110,7 +110,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 # --- the card ---------------------------------------------------------------------------------------------------------
 
 
-def _card(model: Model, package: str, scores: Mapping[str, Any], options: ExportOptions) -> str:
+def _card(model: Model, package: str, version: str, scores: Mapping[str, Any], options: ExportOptions) -> str:
     recipe = model.recipe
     kind = recipe.task.kind
     counts = model.network.parameter_counts()
@@ -148,7 +148,7 @@ Trained by probtrans {__version__} for the task `{kind}`: {model.step:,} updates
 ## Use
 
 ```
-pip install {package.replace("-", "_")}-{options.package_version}-py3-none-any.whl
+pip install {package.replace("-", "_")}-{version}-py3-none-any.whl
 echo "the quick brown fox jumps over the lazy dog ." | probtrans parse {package}
 probtrans eval {package} YOUR-FILE
 ```
