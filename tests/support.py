@@ -230,6 +230,12 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
     @property
+    def scores(self) -> dict[str, Any]:
+        """What `eval --json` says of the only file or split."""
+        (scores,) = self.ok.json["scores"].values()
+        return dict(scores)
+
+    @property
     def records(self) -> list[Any]:
         """Lines of JSON."""
         return [json.loads(line) for line in self.out.splitlines()]

@@ -6,25 +6,19 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
-from support import Invoke, Ran, Stdin, refused
+from support import Invoke, Stdin, refused
 
 SENTENCE = "the old farmers near the river feed three hungry goats ."
-
-
-def scores(ran: Ran) -> dict[str, Any]:
-    (value,) = ran.json["scores"].values()
-    return dict(value)
 
 
 def test_eval_gives_the_scores_of_training_again(here: Path, invoke: Invoke) -> None:
     stored = json.loads((here / "runs/tiny/checkpoints/best/eval.json").read_text("utf-8"))
     for split in ("dev", "test"):
-        found = scores(invoke("eval", "runs/tiny", "--split", split, "--baselines", "--json"))
+        found = invoke("eval", "runs/tiny", "--split", split, "--baselines", "--json").scores
         assert found == stored[split]
         assert (here / f"runs/tiny/checkpoints/eval-{split}.json").exists()
-    assert scores(invoke("eval", "runs/tiny", "test.conllu", "--baselines", "--json")) == stored["test"]
+    assert invoke("eval", "runs/tiny", "test.conllu", "--baselines", "--json").scores == stored["test"]
 
 
 def test_conllu_is_known_by_its_content_where_no_name_tells(here: Path, invoke: Invoke, stdin: Stdin) -> None:
@@ -32,13 +26,13 @@ def test_conllu_is_known_by_its_content_where_no_name_tells(here: Path, invoke: 
     stored = json.loads((here / "runs/tagger/checkpoints/best/eval.json").read_text("utf-8"))["test"]
     content = (here / "test.conllu").read_bytes()
     stdin(content)
-    assert scores(invoke("eval", "runs/tagger", "-", "--json")) == stored
+    assert invoke("eval", "runs/tagger", "-", "--json").scores == stored
     (here / "gold.txt").write_bytes(content)
-    assert scores(invoke("eval", "runs/tagger", "gold.txt", "--json")) == stored
+    assert invoke("eval", "runs/tagger", "gold.txt", "--json").scores == stored
     os.mkfifo("pipe")
     writer = threading.Thread(target=lambda: (here / "pipe").write_bytes(content), daemon=True)
     writer.start()
-    assert scores(invoke("eval", "runs/tagger", "pipe", "--json")) == stored
+    assert invoke("eval", "runs/tagger", "pipe", "--json").scores == stored
     writer.join()
     Path("pipe").unlink()
     refused(invoke("eval", "runs/tagger", "/dev/null"), 3, "/dev/null: there is no sentence in it")
@@ -50,7 +44,7 @@ def test_a_sentence_of_a_file_that_is_too_long_is_refused(here: Path, invoke: In
     (here / "long.conllu").write_text((here / "test.conllu").read_text("utf-8") + words, "utf-8")
     refused(invoke("eval", "runs/tagger", "long.conllu"), 3, ": a sentence of 2,001 words, more than 2,000", "2001")
     allowed = invoke("eval", "runs/tagger", "long.conllu", "--longest", "2001", "--json")
-    assert scores(allowed)["accuracy"] > 0.0
+    assert allowed.scores["accuracy"] > 0.0
     # The recipe's own files have the recipe's own bound.
     assert invoke("eval", "runs/tagger", "--split", "test", "--longest", "2").code == 0
     refused(invoke("eval", "runs/tagger", "test.conllu", "--longest", "2"), 3, "more than 2")
@@ -59,7 +53,7 @@ def test_a_sentence_of_a_file_that_is_too_long_is_refused(here: Path, invoke: In
 def test_where_there_are_no_floors_that_is_said(here: Path, invoke: Invoke) -> None:
     (here / "plain.txt").write_text(SENTENCE + "\n", "utf-8")
     ran = invoke("eval", "runs/tiny", "plain.txt", "--baselines", "--masks", "1", "--json")
-    assert (ran.code, "trees" in scores(ran)) == (0, False)
+    assert "trees" not in ran.scores
     assert "--baselines: no trees are scored here, and perplexity has no baselines" in ran.err
     assert "--baselines" not in invoke("eval", "runs/tiny", "--baselines", "--masks", "1", "--json").err
 
@@ -68,7 +62,7 @@ def test_gold_heads_that_are_no_tree_are_scored_and_told_of(here: Path, invoke: 
     words = "".join(f"{i}\tw\t_\t_\t_\t_\t{{}}\t_\t_\t_\n" for i in (1, 2)) + "\n"
     (here / "odd.conllu").write_text(words.format(0, 1) + words.format(0, 0) + words.format(2, 1), "utf-8")
     ran = invoke("eval", "runs/tiny", "odd.conllu", "--masks", "1", "--json")
-    assert scores(ran)["trees"]["with_punct"]["all"]["sentences"] == 3
+    assert ran.scores["trees"]["with_punct"]["all"]["sentences"] == 3
     told = "odd.conllu, sentence 2 of those scored: the gold heads are not a tree with one root, the first of 2"
     assert ran.err.count(told) == 1
     assert "not a tree" not in invoke("eval", "runs/tiny", "--masks", "1").err
@@ -83,25 +77,25 @@ def test_eval_of_every_name_of_a_checkpoint(here: Path, invoke: Invoke) -> None:
 
 def test_eval_options(here: Path, invoke: Invoke) -> None:
     base = ["eval", "runs/tiny", "--json"]
-    every = scores(invoke(*base, "--channel", "all"))
+    every = invoke(*base, "--channel", "all").scores
     assert every["channels"].keys() == {"0", "1", "mean"}
     for channel in ("0", "1", "mean"):
-        trees = scores(invoke(*base, "--channel", channel))["trees"]
+        trees = invoke(*base, "--channel", channel).scores["trees"]
         assert str(trees["reading"]["channel"]) == channel
         assert trees["no_punct"] == every["channels"][channel]["no_punct"]
-    assert scores(invoke(*base, "--iteration", "1"))["trees"]["reading"]["iteration"] == 1
-    found = {one: scores(invoke(*base, "--decode", one))["trees"] for one in ("argmax", "mst", "eisner")}
+    assert invoke(*base, "--iteration", "1").scores["trees"]["reading"]["iteration"] == 1
+    found = {one: invoke(*base, "--decode", one).scores["trees"] for one in ("argmax", "mst", "eisner")}
     assert {one: trees["reading"]["decoder"] for one, trees in found.items()} == {one: one for one in found}
-    assert scores(invoke(*base, "--masks", "7"))["masks"] == 7
-    assert "floors" not in scores(invoke(*base))["trees"]
+    assert invoke(*base, "--masks", "7").scores["masks"] == 7
+    assert "floors" not in invoke(*base).scores["trees"]
 
 
 def test_eval_of_a_tagger_and_of_plain_text(here: Path, invoke: Invoke) -> None:
-    accuracy = scores(invoke("eval", "runs/tagger", "--json"))["accuracy"]
+    accuracy = invoke("eval", "runs/tagger", "--json").scores["accuracy"]
     assert 0.05 < accuracy <= 1
     assert f"{100 * accuracy:.2f} %" in invoke("eval", "runs/tagger").out
     (here / "plain.txt").write_text("the farmer feeds the goat\nthe goat sees the farmer\n", encoding="utf-8")
-    assert scores(invoke("eval", "runs/tiny", "plain.txt", "--json"))["perplexity"] > 1
+    assert invoke("eval", "runs/tiny", "plain.txt", "--json").scores["perplexity"] > 1
     refused(invoke("eval", "runs/tagger", "plain.txt"), 3, "plain.txt")
 
 
@@ -114,7 +108,7 @@ def test_an_export_parses_and_scores_like_the_run(copied: Path, invoke: Invoke) 
         assert invoke("parse", "out", "test.conllu", *arguments) == invoke(
             "parse", "runs/tiny", "test.conllu", *arguments
         )
-    of_run, of_export = (scores(invoke("eval", name, "--json")) for name in ("runs/tiny", "out"))
+    of_run, of_export = (invoke("eval", name, "--json").scores for name in ("runs/tiny", "out"))
     assert of_run == of_export
     refused(invoke("export", "runs/tiny", "out"), 2, "out")
     half = invoke("export", "out", "half", "--dtype", "bfloat16", "--json").json

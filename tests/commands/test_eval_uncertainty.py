@@ -12,19 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Invoke, Ran, assert_near, refused, workplace
+from support import Invoke, assert_near, refused, workplace
 
 import probtrans_cli
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.statistics import uncertainty
 
 OOD = "zxq vbn .\nqqq www eee rrr\nuuu\n"
-
-
-def scores(ran: Ran) -> dict[str, Any]:
-    assert ran.code == 0, ran.err
-    (value,) = ran.json["scores"].values()
-    return dict(value)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +70,8 @@ def by_loop(run: str, file: str, temperature: float = 1.0) -> dict[str, Any]:
 
 
 def test_figures_beside_a_loop_over_words(there: Path, invoke: Invoke) -> None:
-    plain = scores(invoke("eval", "runs/one", "--json"))
-    found = scores(invoke("eval", "runs/one", "--uncertainty", "--json"))
+    plain = invoke("eval", "runs/one", "--json").scores
+    found = invoke("eval", "runs/one", "--uncertainty", "--json").scores
     told = found.pop("uncertainty")
     assert_near(found, plain)
     rows = by_loop("runs/one", "test.conllu")
@@ -100,7 +94,7 @@ def test_figures_beside_a_loop_over_words(there: Path, invoke: Invoke) -> None:
 
 
 def test_the_temperature_stands_beside_the_plain_figures(there: Path, invoke: Invoke) -> None:
-    told = scores(invoke("eval", "runs/one", "--uncertainty", "--split", "dev", "--json"))["uncertainty"]
+    told = invoke("eval", "runs/one", "--uncertainty", "--split", "dev", "--json").scores["uncertainty"]
     stored = json.loads(Path("runs/one/checkpoints/best/eval.json").read_text("utf-8"))["temperature"]
     assert told["temperature"] == stored["value"]
     assert told["with_temperature"]["nll"] == pytest.approx(stored["nll_tempered"], rel=1e-5)
@@ -113,7 +107,7 @@ def test_the_temperature_stands_beside_the_plain_figures(there: Path, invoke: In
 
 def test_a_temperature_that_is_used_stands_beside_the_figures_without(there: Path, invoke: Invoke) -> None:
     """The same training: what is beside in one is what is predicted in the other, also by an exported folder."""
-    plain, warm = (scores(invoke("eval", run, "--uncertainty", "--json")) for run in ("runs/one", "runs/warm"))
+    plain, warm = (invoke("eval", run, "--uncertainty", "--json").scores for run in ("runs/one", "runs/warm"))
     assert warm["uncertainty"]["temperature"] == plain["uncertainty"]["temperature"]
     assert "with_temperature" not in warm["uncertainty"]
     for name in ("nll", "ece"):
@@ -124,7 +118,7 @@ def test_a_temperature_that_is_used_stands_beside_the_figures_without(there: Pat
     assert warm["accuracy"] == plain["accuracy"]
     if not Path("exported").exists():
         assert invoke("export", "runs/warm", "exported").code == 0
-    assert scores(invoke("eval", "exported", "--uncertainty", "--json")) == warm
+    assert invoke("eval", "exported", "--uncertainty", "--json").scores == warm
 
 
 def test_the_diagram(there: Path, invoke: Invoke) -> None:
@@ -149,7 +143,7 @@ def test_the_diagram(there: Path, invoke: Invoke) -> None:
 
 def test_another_text_is_told_by_its_doubt(there: Path, invoke: Invoke) -> None:
     (there / "other.txt").write_text(OOD, encoding="utf-8")
-    found = scores(invoke("eval", "runs/one", "--ood", "other.txt", "--json"))
+    found = invoke("eval", "runs/one", "--ood", "other.txt", "--json").scores
     assert found["ood"]["file"] == "other.txt"
     assert found["ood"]["sentences"] == 3
     model = probtrans_cli.load("runs/one")
@@ -165,7 +159,7 @@ def test_another_text_is_told_by_its_doubt(there: Path, invoke: Invoke) -> None:
     test = [one.words for one in read_conllu(Path("test.conllu").read_text("utf-8").splitlines(), "test")]
     wanted = uncertainty.auroc(means(test), means([line.split() for line in OOD.splitlines()]))
     assert found["ood"]["ood_auroc"] == pytest.approx(wanted, abs=1e-6)
-    same = scores(invoke("eval", "runs/one", "--ood", "test.conllu", "--json"))
+    same = invoke("eval", "runs/one", "--ood", "test.conllu", "--json").scores
     assert same["ood"]["ood_auroc"] == pytest.approx(0.5)
     assert "other text told by the entropy" in invoke("eval", "runs/one", "--ood", "other.txt").out
 
@@ -189,22 +183,22 @@ def test_sentences_of_another_text_that_are_too_long_are_left_out(
     assert invoke("train", "tiny.yaml", *base, *overrides).ok
     Path("other.txt").write_text(OOD + "word " * 105 + "\n", encoding="utf-8")
     ran = invoke("eval", "runs/tiny", "--ood", "other.txt", "--json")
-    assert scores(ran)["ood"]["sentences"] == 3
+    assert ran.scores["ood"]["sentences"] == 3
     assert f"--ood other.txt: sentences left out: {told}\n" in ran.err
     Path("long.txt").write_text("word " * 105 + "\n", encoding="utf-8")
     refused(invoke("eval", "runs/tiny", "--ood", "long.txt"), 3, "very sentence has more")
     if "longest" not in overrides[0]:
         ran = invoke("eval", "runs/tiny", "--ood", "other.txt", "--longest", "30", "--json")
-        assert scores(ran)["ood"]["sentences"] == 3
+        assert ran.scores["ood"]["sentences"] == 3
         refused(invoke("eval", "runs/tiny", "--ood", "long.txt", "--longest", "30"), 3, "very sentence has more")
 
 
 def test_dropout_samples_and_ensembles_have_members(there: Path, invoke: Invoke) -> None:
-    dropped = [scores(invoke("eval", "runs/one", "--dropout-samples", "4", "--uncertainty", "--json")) for _ in "ab"]
+    dropped = [invoke("eval", "runs/one", "--dropout-samples", "4", "--uncertainty", "--json").scores for _ in "ab"]
     assert dropped[0] == dropped[1]
     both = invoke("eval", "runs/one", "runs/two", "--uncertainty", "--json")
     assert both.json["members"] == ["runs/one", "runs/two"]
-    for found in (dropped[0], scores(both)):
+    for found in (dropped[0], both.scores):
         told = found["uncertainty"]
         assert told["mutual_information"] > 0
         parts = told["expected_entropy"] + told["mutual_information"]
@@ -214,7 +208,7 @@ def test_dropout_samples_and_ensembles_have_members(there: Path, invoke: Invoke)
         assert "temperature" not in told
         inside = {"latent_label_entropy", "head_entropy", "error_auroc_latent_labels", "error_auroc_heads"}
         assert not (inside | {"arc_error_auroc"}) & told.keys()  # those would be of one model without dropout
-    assert "trees" not in scores(both)
+    assert "trees" not in both.scores
     assert "runs/one + runs/two: ensemble of 2" in invoke("eval", "runs/one", "runs/two").out
 
 
@@ -228,8 +222,8 @@ def test_an_ensemble_of_one_twice_is_refused_and_of_its_copy_that_one(there: Pat
         refused(ran, 2, f"{name}: the same checkpoint as runs/one, twice in one ensemble")
     if not Path("copied").exists():
         shutil.copytree("runs/one", "copied", symlinks=True)
-    alone = scores(invoke("eval", "runs/one", "test.conllu", "--uncertainty", "--json"))
-    same = scores(invoke("eval", "runs/one", "copied", "test.conllu", "--uncertainty", "--json"))
+    alone = invoke("eval", "runs/one", "test.conllu", "--uncertainty", "--json").scores
+    same = invoke("eval", "runs/one", "copied", "test.conllu", "--uncertainty", "--json").scores
     assert same["loss"] == pytest.approx(alone["loss"], rel=1e-5)
     assert same["uncertainty"]["mutual_information"] == pytest.approx(0.0, abs=1e-6)
 
@@ -240,7 +234,7 @@ def test_requirements_can_be_about_it(there: Path, invoke: Invoke) -> None:
 
 
 def test_hidden_words_have_it_too(here: Path, invoke: Invoke) -> None:
-    found = scores(invoke("eval", "runs/tiny", "test.conllu", "--ood", "test.conllu", "--json"))
+    found = invoke("eval", "runs/tiny", "test.conllu", "--ood", "test.conllu", "--json").scores
     assert found["uncertainty"]["nll"] == pytest.approx(found["loss"], rel=1e-4)
     assert found["ood"]["ood_auroc"] == pytest.approx(0.5)
 
