@@ -21,7 +21,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 from ready import ready
-from support import Forks, Invoke, Ran, Stdin, quick_trainings, real_data, remember
+from support import Forks, Invoke, Ran, Stdin, quick_trainings, real_data, remember, workplace
 
 if "PROBTRANS_SHAPES" in os.environ:  # set by tests/models/test_shapes.py: checks make small steps three times slower
     with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
@@ -57,6 +57,19 @@ def pages() -> Iterator[None]:
 
 
 @pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which is new and empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def fresh(empty: Path) -> Path:
+    """The current folder, a new :func:`support.workplace`."""
+    return workplace(empty)
+
+
+@pytest.fixture
 def corpora() -> Path:
     """The folder of real corpora; the test is skipped where it is not there."""
     real_data("ud/en_ewt")
@@ -66,8 +79,6 @@ def corpora() -> Path:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny corpus, its recipe, and the finished runs runs/tiny and runs/tagger; do not change it."""
-    from support import workplace
-
     from probtrans_cli.commands.train import TrainRequest, train
 
     folder = workplace(tmp_path_factory.mktemp("trained"))

@@ -63,7 +63,6 @@ ENTITIES = (
     "task={kind: ner}",
 )
 TAGGING = ("task={kind: tagging, column: xpos}",)
-FIELD = "model.root={}"
 
 
 def vocabulary(options: str, *task: str) -> tuple[str, ...]:

@@ -44,12 +44,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
-
-
 def pipeline(
     checkpoint: str | Path | None, *before: str, name: str = "probtrans", rules: Any = (), **config: Any
 ) -> Any:
@@ -92,7 +86,7 @@ def test_tags_heads_and_probabilities_of_arcs(runs: Path) -> None:
     ]
 
 
-def test_documents_are_annotated_in_order(place: Path) -> None:
+def test_documents_are_annotated_in_order(fresh: Path) -> None:
     """Empty ones and white space alone among them; several at a time as one by one."""
     trained_on("run", "task={kind: tagging, column: upos}")
     nlp = pipeline("run")
@@ -189,7 +183,7 @@ def test_tags_set_before_stay(runs: Path) -> None:
         assert doc[1].tag_
 
 
-def test_tags_that_are_none_of_ud_are_no_pos(place: Path) -> None:
+def test_tags_that_are_none_of_ud_are_no_pos(fresh: Path) -> None:
     """For which spaCy has an error: they are a treebank's own, in its column UPOS."""
     text = Path("train.conllu").read_text("utf-8").replace("\tNOUN\t", "\tN\t")
     Path("own.conllu").write_text(text, "utf-8")
@@ -200,7 +194,7 @@ def test_tags_that_are_none_of_ud_are_no_pos(place: Path) -> None:
     assert [(token.tag_, token.pos_) for token in doc] == [(tag, "") for tag in predicted]
 
 
-def test_a_class_is_a_category(place: Path) -> None:
+def test_a_class_is_a_category(fresh: Path) -> None:
     Path("texts.tsv").write_text("two cheap\ta\nfarmers fold\tb\n" * 4, "utf-8")
     data = "data={train: texts.tsv, dev: texts.tsv, format: table}"
     trained_on("run", data, "task={kind: classification}", "model.root={}")

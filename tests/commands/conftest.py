@@ -1,4 +1,4 @@
-"""Where commands are run: in the folder of the trained runs, in a new one, in a copy."""
+"""Where commands are run: in the folder of the trained runs, or in a copy."""
 
 from __future__ import annotations
 
@@ -8,25 +8,13 @@ from pathlib import Path
 
 import pytest
 from run_of_every_task import SENTENCE
-from support import Invoke, workplace
+from support import Invoke
 
 
 @pytest.fixture
 def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(trained)
     return trained
-
-
-@pytest.fixture
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
-def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture

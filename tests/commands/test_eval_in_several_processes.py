@@ -35,10 +35,6 @@ def evaluated(folder: Path, where: Sequence[Mapping[str, str]], *arguments: str)
     return [(one.returncode, *told) for one, told in zip(started, said, strict=True)]
 
 
-def report(text: str) -> Any:
-    return json.loads(text)["scores"]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -55,7 +51,8 @@ def test_the_scores_are_those_of_one(folder: Path, arguments: tuple[str, ...]) -
     stored.unlink()
     (first, told, errors), (second, silent, _) = evaluated(folder, ranks(2), *arguments)
     assert (first, second, silent) == (0, 0, ""), errors
-    assert numbers(report(told)) == pytest.approx(numbers(report(alone)), rel=1e-6)
+    of_one, of_two = (numbers(json.loads(text)["scores"]) for text in (alone, told))
+    assert of_two == pytest.approx(of_one, rel=1e-6)
     assert numbers(json.loads(stored.read_text("utf-8"))["scores"]) == pytest.approx(numbers(kept), rel=1e-6)
 
 

@@ -153,15 +153,12 @@ def test_data_exits_3(fresh: Path, invoke: Invoke) -> None:
 
 def test_checkpoint_exits_4_and_lists_what_there_is(here: Path, invoke: Invoke) -> None:
     refused(invoke("parse", "runs/nowhere", "dev.conllu"), 4, "runs/nowhere")
-    refused(invoke("parse", "runs/tiny@999", "dev.conllu"), 4, "999", "best, last", *_steps(here))
+    steps = (str(number) for number, _ in checkpoint.steps(here / "runs/tiny/checkpoints"))
+    refused(invoke("parse", "runs/tiny@999", "dev.conllu"), 4, "999", "best, last", *steps)
     refused(invoke("eval", "runs/tiny@²"), 4, "best, last")
     refused(invoke("eval", "runs/tiny@١٦٤٠"), 4, "no checkpoint")
     (here / "empty").mkdir(exist_ok=True)
     refused(invoke("eval", "empty"), 4, "no checkpoint")
-
-
-def _steps(folder: Path) -> list[str]:
-    return [str(number) for number, _ in checkpoint.steps(folder / "runs/tiny/checkpoints")]
 
 
 @pytest.mark.parametrize("more", [[], ["train.steps=1", "optim.ema=0.5"]], ids=str)

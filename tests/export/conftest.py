@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from run_of_every_task import COORDINATED, DOCUMENTS, TUPLES
 from small_entities import TRAIN
-from support import COGS, workplace
+from support import COGS
 
 MARKS = ("do", "n't", "-", "--", "--", "...", '"', "``", "''", "'", "'s", ",", ".", "(", ")", "a-b", "can't", "1,234.5")
 """Plain spellings of typographic marks."""
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder; graphs are measured over small batches."""
-    monkeypatch.chdir(workplace(tmp_path))
     monkeypatch.setattr("probtrans_cli.export.measure.SENTENCES", 3)
     monkeypatch.setattr("probtrans_cli.export.measure.SPEED_SECONDS", 0.0)
     texts = {
@@ -33,4 +32,4 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 relation = "root" if number == 1 else "dep"
                 file.write(f"{number}\t{word}\t_\tX\t{tag}\t_\t{number - 1}\t{relation}\t_\t_\n")
             file.write("\n")
-    return tmp_path
+    return fresh

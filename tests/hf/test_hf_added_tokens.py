@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support import Invoke, refused, workplace
+from support import Invoke, refused
 
 from probtrans_cli.trained.model import Model
 
@@ -30,9 +30,8 @@ PLACE = ["data.vocabulary={kind: wordpiece, folder: theirs}", "runtime={device: 
 
 
 @pytest.fixture
-def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def theirs(fresh: Path) -> Any:
     """A BERT of theirs with rows for its added tokens, in the folder `theirs` of a workplace; its tokenizer."""
-    monkeypatch.chdir(workplace(tmp_path))
     pieces = [*PIECES, *(f"##{letter}" for letter in PIECES[8:])]
     tokenizer = transformers.BertTokenizerFast(vocab={piece: id for id, piece in enumerate(pieces)})
     tokenizer.add_tokens([transformers.AddedToken(name, **flags) for name, flags in ADDED.items()])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from small_berts import configured
 from small_tasks import encode
-from support import Invoke, refused, workplace
+from support import Invoke, refused
 
 from probtrans_cli import hf
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
@@ -25,14 +25,13 @@ TABLE = ["data.format=table", "data.train=train.tsv", "data.dev=null", "data.tes
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workplace, which becomes the current folder, with labelled sentences in ``train.tsv``."""
-    monkeypatch.chdir(workplace(tmp_path))
+def place(fresh: Path) -> Path:
+    """A workplace, which is the current folder, with labelled sentences in ``train.tsv``."""
     lines = [
         f"{'good' if n % 2 else 'bad'} bread {'of' * (n % 3)} day {n}\t{'+' if n % 2 else '-'}\n" for n in range(20)
     ]
     Path("train.tsv").write_text("".join(lines), "utf-8")
-    return tmp_path
+    return fresh
 
 
 def exported(invoke: Invoke, *overrides: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
