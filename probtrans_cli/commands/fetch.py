@@ -80,8 +80,7 @@ def _named(name: str) -> Corpus:
 
 
 def _about(corpus: Corpus, root: Path, needs: Mapping[str, Sequence[Corpus]]) -> dict[str, Any]:
-    present = [holds(Path.is_file, root / f"{path}{end}") for path in corpus.paths for end in ("", ".gz")]
-    count = sum(map(any, zip(present[::2], present[1::2], strict=True)))
+    count = sum(any(holds(Path.is_file, root / f"{path}{end}") for end in ("", ".gz")) for path in corpus.paths)
     return {
         "name": corpus.name,
         "what": corpus.what,
