@@ -107,6 +107,7 @@ class Lookup:
         """Divide a text and look up its words."""
         reading, spans = self.reading, list(token_spans(text))
         words, masks, extra = [text[start:end] for start, end in spans], reading["masks"], reading["extra_words"]
+        # Typographic marks are spelled plainly where the vocabulary knows the word so; the name of a mask stays.
         spelled = looked_up([word for word in words if word not in masks], self.knows, self.frequency)
         shown = words
         if spelled is not None:
@@ -361,8 +362,9 @@ def _parse(answers: Answers, text: Text, scores: Scores) -> Record:
     n, relations, rules = len(text.words), answers.rules["relations"], answers.rules
     of_arcs = scores["scores"][:n, : len(relations)]
     of_arcs = np.concatenate([of_arcs[..., :n], of_arcs[..., -1:]], axis=-1)  # without padding, the root last
+    # A head is as probable as all relations to it together.
     logs = np.maximum(log_softmax(np.logaddexp.reduce(of_arcs, axis=1)), np.log(SMALLEST_PROBABILITY))
-    of_words = logs[:, :n]
+    of_words = logs[:, :n]  # a view: no word is its own head
     of_words[np.eye(n, dtype=bool) | (len(relations) == 1)] = -np.inf  # a root alone has no other relation
     heads = decode(levelled(logs)[None], np.ones((1, n), dtype=bool), rules["decode"])[0]
     columns = np.where(heads > 0, heads - 1, n)[:, None]
@@ -473,7 +475,7 @@ def best_valid(scores: np.ndarray, allowed: Mapping[str, Sequence[Any]]) -> np.n
     """
     first, then, last = (np.where(allowed[name], 0.0, -np.inf) for name in ("first", "then", "last"))
     lattice = scores - scores.max(-1, keepdims=True)
-    total, steps = lattice[0] + first, []
+    total, steps = lattice[0] + first, []  # of the best sequence that ends in each tag; the tag before it, word by word
     for of_word in lattice[1:]:
         paths = total[:, None] + then
         steps.append(paths.argmax(0))

@@ -55,6 +55,7 @@ def prune(model: Model, share: float) -> int:
         end = start + it.mean.numel()
         it.mean[noise[start:end].view_as(it.mean)] = 0.0
         start = end
+    # What is left is a model like others: its weights are the means.
     for module, name in weights.parametrized(model.network):
         parametrize.remove_parametrizations(module, name, leave_parametrized=False)
     model.recipe = model.recipe.certain()

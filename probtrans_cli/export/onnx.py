@@ -54,7 +54,8 @@ def quantise(path: Path) -> None:
     model = onnx.load(path)
     with _quietly():
         graph = model.graph
-        constants = {it.name for it in graph.initializer} | {""}
+        # Only a stored matrix is quantised, so what follows from weights alone is computed here, and stored.
+        constants = {it.name for it in graph.initializer} | {""}  # an input that is left out has an empty name
         fixed: list[Any] = []
         variable: list[Any] = []
         for node in graph.node:

@@ -88,6 +88,7 @@ class Job:
             raise UsageError(f"{folder / JOB}: cannot be read: {error}", hint=hint) from None
         if different := _difference(there, identity):
             raise UsageError(f"{folder}: holds another job: {different}", hint=_AGAIN)
+        # An option that is not used counts as one that is not there, as in the comparison.
         compared = {key: value for key, value in identity.items() if key != "named"}
         for key, value in compared.items():
             if isinstance(value, dict):

@@ -171,6 +171,7 @@ def without_prefix(names: Iterable[str], encoder: Collection[str]) -> Names:
         if len(words) > 1 and words[-2] == "LayerNorm":
             words[-1] = _LAYER_NORM.get(words[-1], words[-1])
         bare[name] = ".".join(words)
+    # The longest ending that is a name of the encoder's; what stands in front of it is a prefix.
     by_prefix: defaultdict[str, dict[str, str]] = defaultdict(dict)  # plain name -> name in the file
     for name, without in bare.items():
         words = without.split(".")
