@@ -59,7 +59,7 @@ NASTY = (
 )  # fmt: skip
 LAYERS = "{kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, dropout: 0.0}"
 ENTITIES = (
-    "data={train: ner.txt, dev: ner.txt, format: columns, columns: {word: 0, tag: 1, entities: iob2}}",
+    "data={train: entities.txt, dev: entities.txt, format: columns, columns: {word: 0, tag: 1, entities: iob2}}",
     "task={kind: ner}",
 )
 TAGGING = ("task={kind: tagging, column: xpos}",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run_of_every_task import COORDINATED, DOCUMENTS, TUPLES
+from run_of_every_task import COORDINATED, DOCUMENTS, ROWS, TUPLES
 from small_entities import TRAIN
 from support import COGS
 
@@ -21,7 +21,8 @@ def place(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     texts = {
         "texts.tsv": "x\ttwo farmers fold\ny\tcheap farmers\nz\twe sing .\n" * 3,
         "cogs.tsv": "".join("\t".join(row) + "\n" for row in COGS) * 3,
-        "doc.txt": DOCUMENTS, "tuples.jsonl": TUPLES * 4, "cc.txt": COORDINATED * 4, "ner.txt": TRAIN,
+        "doc.txt": DOCUMENTS, "tuples.jsonl": TUPLES * 4, "cc.txt": COORDINATED * 4, "ner.txt": ROWS * 3,
+        "entities.txt": TRAIN,
     }  # fmt: skip
     for name, text in texts.items():
         Path(name).write_text(text, "utf-8")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from export_graphs import CASES, ENTITIES, LAYERS, NASTY, TAGGING, fitting
-from run_of_every_task import OVERRIDES, ROWS
+from run_of_every_task import OVERRIDES
 from support import Invoke, real_data
 
 from probtrans_cli import cli
@@ -85,10 +85,7 @@ def drawn(invoke: Invoke, *options: str, seed: int = 0) -> Model:
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "language model of pieces")) for name in CASES]
 )
 def test_every_task_and_vocabulary_answers_as_parse_does(name: str, place: Path, invoke: Invoke) -> None:
-    options = CASES[name]
-    if name == "ner":
-        Path("ner.txt").write_text(ROWS * 3, "utf-8")
-    model = drawn(invoke, *options)
+    model = drawn(invoke, *CASES[name])
     answers = folder_of(model, place / "out")
     texts = fitting(NASTY, model.network.longest)
     answered = records(answers, texts)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from export_graphs import CASES, ENTITIES, LAYERS, NASTY, TAGGING, fitting, run_alone, vocabulary
 from made_tasks import Made
-from run_of_every_task import OVERRIDES, ROWS
+from run_of_every_task import OVERRIDES
 from support import Invoke, Stdin, refused
 
 from probtrans_cli.export.bundle import ALONE, EXAMPLE, PROGRAMS, alone, example_files
@@ -211,8 +211,6 @@ PAIRS = list(zip((kind for kind in OVERRIDES if kind != "lm"), cycle(["pt2", "on
 )
 def test_a_folder_of_every_task_answers_as_parse_does(kind: str, form: str, place: Path, invoke: Invoke) -> None:
     """With a transformer, which is traced in a moment."""
-    if kind == "ner":
-        Path("ner.txt").write_text(ROWS * 3, "utf-8")
     end_to_end(invoke, form, *OVERRIDES[kind], f"model={LAYERS}")
 
 
@@ -220,6 +218,4 @@ def test_a_folder_of_every_task_answers_as_parse_does(kind: str, form: str, plac
 @pytest.mark.parametrize("form", ["pt2", "onnx"])
 @pytest.mark.parametrize("name", CASES)
 def test_every_folder_answers_as_parse_does(name: str, form: str, place: Path, invoke: Invoke) -> None:
-    if name == "ner":
-        Path("ner.txt").write_text(ROWS * 3, "utf-8")
     end_to_end(invoke, form, *CASES[name])

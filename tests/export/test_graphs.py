@@ -155,6 +155,12 @@ def same(graph: Graph, folder: Path) -> bool:
     return max(differences) <= measure.largest_rounded(rounding)
 
 
+def differs(graph: Graph, network: Network | None = None) -> float:
+    """How much the module differs from the network that it was made of, without tracing."""
+    network = graph.network if network is None else network
+    return measure.largest_difference(network, graph.plan, lambda given: graph(**given)).relative
+
+
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "SENTENCES", 7)
@@ -168,8 +174,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("kind", "number"), TASKS, ids=str)
 def test_positions_pick_out_what_masks_do(kind: str, number: int, few: None) -> None:
     made = Made(kind, number)
-    graph = graph_of(made)
-    assert measure.largest_difference(made.network, graph.plan, lambda given: graph(**given)).relative <= MOST
+    assert differs(graph_of(made), made.network) <= MOST
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -177,14 +182,14 @@ def test_every_encoder_has_a_module(name: str, few: None) -> None:
     """Words of several tokens, and features of their spelling."""
     graph = encoder_graph(ENCODERS[name], divides=True, features=12)
     assert set(graph.plan.inputs) == {"ids", "mask", "features", "first"}
-    assert measure.largest_difference(graph.network, graph.plan, lambda given: graph(**given)).relative <= MOST
+    assert differs(graph) <= MOST
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_word_by_word_is_what_the_network_gives(name: str, few: None) -> None:
     graph = step_of(name)
     assert axes_of(graph)["next_memory"] == ["batch", 3, "before + 1", 8]
-    assert measure.largest_difference(graph.network, graph.plan, lambda given: graph(**given)).relative <= MOST
+    assert differs(graph) <= MOST
 
 
 @pytest.mark.parametrize(
@@ -195,15 +200,10 @@ def test_every_step_can_be_traced(name: str, tmp_path: Path, few: None) -> None:
     assert same(step_of(name), tmp_path)
 
 
-@pytest.mark.slow
-def test_a_head_bias_can_be_traced() -> None:
-    """With all its scores, for sentences of any length."""
-    traced(encoder_graph({**ENCODERS["head-bias"], "iterations": 1}, divides=False), "pt2")
-
-
-def test_a_parser_with_factors_can_be_traced() -> None:
-    """That of `ud-probabilistic`, for sentences of any length."""
-    traced(encoder_graph({**ENCODERS["parser"], "iterations": 1}, divides=False), "pt2")
+@pytest.mark.parametrize("name", [pytest.param("head-bias", marks=pytest.mark.slow), "parser"])
+def test_a_field_can_be_traced(name: str) -> None:
+    """With all scores of a head bias, or with the factors of `ud-probabilistic`, for sentences of any length."""
+    traced(encoder_graph({**ENCODERS[name], "iterations": 1}, divides=False), "pt2")
 
 
 def test_how_low_the_score_of_no_candidate_is_makes_no_difference(few: None) -> None:

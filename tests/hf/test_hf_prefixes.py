@@ -24,56 +24,51 @@ def swapped(old: str, new: str) -> Callable[[str], str]:
     return lambda name: new + name.removeprefix(old) if name.startswith(old) else name
 
 
+def added(prefix: str) -> Callable[[str], str]:
+    return lambda name: prefix + name
+
+
+OFTEN = ("module.", "model.")
+EVERY = (*OFTEN, "_orig_mod.", "_orig_mod.module.", "module._orig_mod.model.", "model._orig_mod.", "net.")
 PREFIXES = [
-    "module.",
-    "model.",
-    "_orig_mod.",
-    "_orig_mod.module.",
-    "module._orig_mod.model.",
-    "model._orig_mod.",
-    "net.",
+    *(("BertModel", added(prefix), f"'{prefix}'") for prefix in EVERY),
+    *(
+        (kind, added(prefix), f"'{prefix}bert.'")
+        for kind in ("BertForPreTraining", "BertForTokenClassification")
+        for prefix in OFTEN
+    ),
+    ("BertModel", added("bert.bert."), "'bert.bert.'"),
+    ("BertModel", added("encoder."), "'encoder.'"),
+    ("BertModel", added("0.auto_model."), "'0.auto_model.'"),
+    ("BertForTokenClassification", swapped("bert.", "model."), "'model.'"),  # the output layer beside it
+    ("BertForTokenClassification", swapped("bert.", "encoder."), "'encoder.'"),
+    ("BertForTokenClassification", swapped("bert.", "model.bert."), "'model.bert.'"),
+    ("BertForPreTraining", swapped("bert.", "bert._orig_mod."), "'bert._orig_mod.'"),
+    ("BertForMaskedLM", lambda name: f"model.{swapped('bert.', '_orig_mod.bert.')(name)}", "'model._orig_mod.bert.'"),
+    ("BertModel", lambda name: f"module.{name.replace('LayerNorm.weight', 'LayerNorm.gamma')}", "'module.'"),
 ]
 
 
-@pytest.mark.parametrize("kind", ["BertModel", "BertForPreTraining", "BertForTokenClassification"])
-def test_a_prefix_of_all_names(tmp_path: Path, kind: str) -> None:
-    own = "" if kind == "BertModel" else "bert."
-    for number, prefix in enumerate(PREFIXES if kind == "BertModel" else PREFIXES[:2]):
-        plain = read_bert(saved(tmp_path / str(number), kind))
-        bert = read_bert(renamed(tmp_path / str(number), lambda name, prefix=prefix: prefix + name))
-        assert_same(plain, bert)
-        assert bert.notes == [f"the names there begin with '{prefix}{own}': left out"]
-        assert bert.unexpected == []
-
-
 @pytest.mark.parametrize(
-    ("kind", "change", "told"),
+    ("kind", "change", "note"),
     [
-        ("BertModel", lambda name: f"bert.{name}", None),
-        ("BertModel", lambda name: f"bert.bert.{name}", "'bert.bert.'"),
-        ("BertModel", lambda name: f"encoder.{name}", "'encoder.'"),
-        ("BertModel", lambda name: f"0.auto_model.{name}", "'0.auto_model.'"),
-        ("BertForTokenClassification", swapped("bert.", "model."), "'model.'"),  # the output layer beside it
-        ("BertForTokenClassification", swapped("bert.", "encoder."), "'encoder.'"),
-        ("BertForTokenClassification", swapped("bert.", "model.bert."), "'model.bert.'"),
-        ("BertForPreTraining", swapped("bert.", "bert._orig_mod."), "'bert._orig_mod.'"),
+        *((kind, change, f"the names there begin with {prefix}: left out") for kind, change, prefix in PREFIXES),
+        ("BertModel", added("bert."), None),
         (
             "BertForMaskedLM",
-            lambda name: f"model.{swapped('bert.', '_orig_mod.bert.')(name)}",
-            "'model._orig_mod.bert.",
+            lambda name: name.replace("layer.1.", "layer.1._orig_mod."),
+            "'_orig_mod' stands within names: left out",
         ),
-        ("BertForMaskedLM", lambda name: name.replace("layer.1.", "layer.1._orig_mod."), "'_orig_mod' stands within"),
-        ("BertModel", lambda name: f"module.{name.replace('LayerNorm.weight', 'LayerNorm.gamma')}", "'module.'"),
     ],
 )
-def test_prefixes_with_an_output_layer_beside(
-    tmp_path: Path, kind: str, change: Callable[[str], str], told: str | None
+def test_what_stands_in_front_of_names_is_left_out(
+    tmp_path: Path, kind: str, change: Callable[[str], str], note: str | None
 ) -> None:
     plain = read_bert(saved(tmp_path, kind))
     bert = read_bert(renamed(tmp_path, change))
     assert_same(plain, bert)
-    assert len(bert.notes) == (told is not None)
-    assert (told or "") in "".join(bert.notes)
+    assert bert.notes == ([] if note is None else [note])
+    assert bert.unexpected == []
 
 
 def test_what_stands_beside_is_not_known(tmp_path: Path) -> None:
