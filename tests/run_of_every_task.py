@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from support import COGS, workplace
+from support import COGS, Invoke, workplace
 
 ROWS = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n"
 COLUMNS = "columns: {word: 0, tag: -1, entities: bioes}"
@@ -41,6 +44,22 @@ NONE NONE
 
 """
 SENTENCE = {"cogs": "Ann sang .", "mlm": "two cheap [MASK] fold", "pretrain": "two [MASK] farmers"}
+
+
+@dataclass(frozen=True)
+class Say:
+    """What `parse` of a task's run writes about a text, which is a file in the current folder."""
+
+    runs: Path
+    invoke: Invoke
+
+    def __call__(self, task: str, *options: str, text: str | None = None, name: str = "in.txt") -> str:
+        Path(name).write_text(text or f"{SENTENCE.get(task, 'two cheap farmers fold')}\n", "utf-8")
+        return self.invoke("parse", str(self.runs / task), name, *options).ok.out
+
+    def record(self, task: str, *options: str, text: str | None = None) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads(self(task, "-f", "jsonl", *options, text=text))
+        return record
 
 
 def rows(conllu: str) -> list[list[str]]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from run_of_every_task import SENTENCE
+from run_of_every_task import Say
 from support import Invoke
 
 
@@ -25,13 +24,5 @@ def copied(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 @pytest.fixture
-def say(runs: Path, invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """What `parse` of a task's run writes about a text."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(task: str, *options: str, text: str | None = None, name: str = "in.txt") -> str:
-        Path(name).write_text(text or f"{SENTENCE.get(task, 'two cheap farmers fold')}\n", "utf-8")
-        ran = invoke("parse", str(runs / "runs" / task), name, *options).ok
-        return ran.out
-
-    return run
+def say(runs: Path, empty: Path, invoke: Invoke) -> Say:
+    return Say(runs / "runs", invoke)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from run_of_every_task import OVERRIDES, rows
+from run_of_every_task import OVERRIDES, Say, rows
 from support import Invoke, refused
 
 
 @pytest.mark.parametrize("task", sorted(OVERRIDES.keys() - {"cogs", "openie", "coordination"}))
-def test_every_answer_says_how_uncertain_it_is(task: str, say: Callable[..., str]) -> None:
+def test_every_answer_says_how_uncertain_it_is(task: str, say: Say) -> None:
     """Beside the same answers; without members there is no mutual information."""
-    plain, told = (json.loads(say(task, "-f", "jsonl", *flags)) for flags in ([], ["--uncertainty"]))
+    plain, told = (say.record(task, *flags) for flags in ([], ["--uncertainty"]))
     inside = {"latent_label_entropy", "head_entropy"}
     assert all(len(told[name]) == len(told["words"]) for name in inside)
     if task in ("mlm", "pretrain"):
@@ -44,15 +42,15 @@ def test_every_answer_says_how_uncertain_it_is(task: str, say: Callable[..., str
         assert all(any(one.startswith("TagEntropy=") for one in of_word) for of_word in entries)
 
 
-def test_abstention_leaves_out_entities_and_labels(say: Callable[..., str]) -> None:
-    record = json.loads(say("ner", "-f", "jsonl"))
+def test_abstention_leaves_out_entities_and_labels(say: Say) -> None:
+    record = say.record("ner")
     assert record["entities"]
     least = (min(record["tag_probability"][1:3]) + 1.0) / 2  # more than a tag of the entity has
-    left = json.loads(say("ner", "-f", "jsonl", "--abstain", str(least)))
+    left = say.record("ner", "--abstain", str(least))
     assert "_" in left["tags"]
     assert left["entities"] == []
     assert "NE=" not in say("ner", "--abstain", str(least))
-    assert json.loads(say("classification", "-f", "jsonl", "--abstain", "1"))["label"] == "_"
+    assert say.record("classification", "--abstain", "1")["label"] == "_"
     assert "# label = _\n" in say("classification", "--abstain", "1")
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
-from run_of_every_task import OVERRIDES, SENTENCE, SHORT, rows
+from run_of_every_task import OVERRIDES, SENTENCE, SHORT, Say, rows
 from support import Invoke, assert_near, assert_near_text, refused, workplace
 
 import probtrans_cli
@@ -31,8 +30,8 @@ def test_every_task_is_here() -> None:
 # --- CoNLL-U ----------------------------------------------------------------------------------------------------------
 
 
-def test_tags_stand_in_their_column(say: Callable[..., str]) -> None:
-    record = json.loads(say("tagging", "-f", "jsonl"))
+def test_tags_stand_in_their_column(say: Say) -> None:
+    record = say.record("tagging")
     assert [row[4] for row in rows(say("tagging"))] == record["tags"]
     assert {row[3] for row in rows(say("tagging"))} == {"_"}
     sure = [row[9].split("|") for row in rows(say("tagging", "--prob"))]
@@ -70,8 +69,8 @@ def test_morphological_features_are_learned_and_written(
     assert [text.replace("\\p", "|") for text in said] == gold
 
 
-def test_entities_stand_in_misc(say: Callable[..., str]) -> None:
-    record = json.loads(say("ner", "-f", "jsonl"))
+def test_entities_stand_in_misc(say: Say) -> None:
+    record = say.record("ner")
     assert record["tags"] == ["O", "B-x", "E-x", "O"], "it has learned four sentences by heart"
     assert [row[9] for row in rows(say("ner"))] == ["_", "NE=B-x", "NE=I-x", "_"]
     (entity,) = record["entities"]
@@ -80,26 +79,26 @@ def test_entities_stand_in_misc(say: Callable[..., str]) -> None:
     assert entity == {"type": "x", "words": [1, 3], "characters": [4, 17], "text": "cheap farmers"}
 
 
-def test_characters_are_those_of_the_text_as_it_was_given(say: Callable[..., str]) -> None:
-    record = json.loads(say("ner", "-f", "jsonl", text="two   cheap \tfarmers fold\n"))
+def test_characters_are_those_of_the_text_as_it_was_given(say: Say) -> None:
+    record = say.record("ner", text="two   cheap \tfarmers fold\n")
     assert record["entities"][0]["characters"] == [6, 20]
     assert record["entities"][0]["text"] == "cheap \tfarmers"
 
 
-def test_labels_and_logical_forms_are_comments(say: Callable[..., str]) -> None:
-    record = json.loads(say("classification", "-f", "jsonl"))
+def test_labels_and_logical_forms_are_comments(say: Say) -> None:
+    record = say.record("classification")
     comments = [line for line in say("classification").splitlines() if line.startswith("#")]
     label, chance = record["label"], record["label_probability"]
     assert comments == [
         "# text = two cheap farmers fold", f"# label = {label}", f"# label_probability = {chance:.4f}",
     ]  # fmt: skip
-    form = json.loads(say("cogs", "-f", "jsonl"))["logical_form"]
+    form = say.record("cogs")["logical_form"]
     assert f"# logical_form = {form}\n" in say("cogs")
     assert form == "sing . agent ( x _ 1 , Ann )"
 
 
 @pytest.mark.parametrize("task", OVERRIDES)
-def test_gold_is_never_read(task: str, say: Callable[..., str]) -> None:
+def test_gold_is_never_read(task: str, say: Say) -> None:
     """With and without the column, entry or comment that the task has learned, the output is the same to the byte."""
     options = (["--prob"], ["--trees", "no"])[list(OVERRIDES).index(task) % 2]
     words = SENTENCE.get(task, "two cheap farmers fold").split()
@@ -133,7 +132,7 @@ def test_gold_is_never_read(task: str, say: Callable[..., str]) -> None:
     assert [row[3] for row in rows(gold)] == ["X"] * len(words)
 
 
-def test_conllu_can_be_read_again(say: Callable[..., str]) -> None:
+def test_conllu_can_be_read_again(say: Say) -> None:
     for task in OVERRIDES:
         (sentence,) = read_conllu(say(task, "--prob").splitlines(), "x")
         assert " ".join(sentence.words) == SENTENCE.get(task, "two cheap farmers fold")
@@ -149,7 +148,7 @@ ANALYSED: list[dict[str, Any]] = [{"top": 2}, {"trees": False}, {"channel": "mea
     ("task", "options"),
     [(task, options) for number, task in enumerate(OVERRIDES) for options in ({}, ANALYSED[number % 3])],
 )
-def test_analyze_is_what_jsonl_says(task: str, options: dict[str, Any], runs: Path, say: Callable[..., str]) -> None:
+def test_analyze_is_what_jsonl_says(task: str, options: dict[str, Any], runs: Path, say: Say) -> None:
     texts = [SENTENCE.get(task, "two cheap farmers fold"), "", "farmers fold!"]
     flags = []
     for name, value in options.items():
@@ -177,28 +176,28 @@ def test_analyze_is_what_jsonl_says(task: str, options: dict[str, Any], runs: Pa
     ]
 
 
-def test_alternatives(say: Callable[..., str]) -> None:
+def test_alternatives(say: Say) -> None:
     """As many as are asked for, or as there are; the first is the answer."""
-    record = json.loads(say("tagging", "-f", "jsonl", "--top", "3"))
+    record = say.record("tagging", "--top", "3")
     assert [len(one) for one in record["tag_alternatives"]] == [3] * 4
     assert [one[0]["tag"] for one in record["tag_alternatives"]] == record["tags"]
     assert [one[0]["probability"] for one in record["tag_alternatives"]] == record["tag_probability"]
     with pytest.raises(AssertionError, match="-f tree shows no alternatives of a task of kind tagging"):
         say("tagging", "-f", "tree", "--top", "3")
-    record = json.loads(say("classification", "-f", "jsonl", "--top", "9"))
+    record = say.record("classification", "--top", "9")
     assert record["label_alternatives"][0] == {"label": record["label"], "probability": record["label_probability"]}
     assert sorted(one["label"] for one in record["label_alternatives"]) == ["bad", "good"]
     assert sum(one["probability"] for one in record["label_alternatives"]) == pytest.approx(1.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("task", ["mlm", "pretrain"])
-def test_hidden_words_are_filled(task: str, say: Callable[..., str]) -> None:
-    record = json.loads(say(task, "-f", "jsonl", "--top", "4"))
+def test_hidden_words_are_filled(task: str, say: Say) -> None:
+    record = say.record(task, "--top", "4")
     (mask,) = record["masks"]
     assert mask["word"] == record["words"].index("[MASK]")
     assert len(mask["words"]) == len(mask["probabilities"]) == 4
     assert ("pair" in record) == (task == "pretrain")
-    assert json.loads(say(task, "-f", "jsonl", text="two farmers\n"))["masks"] == []
+    assert say.record(task, text="two farmers\n")["masks"] == []
     picture = say(task, "-f", "tree", "--top", "2", "--prob")
     assert all(word in picture for word in mask["words"][:2])
     assert mask["words"][2] not in picture.replace("[MASK]", "").split()[-20:] or mask["words"][2] in SENTENCE[task]
@@ -211,8 +210,8 @@ SHOWN = {"tagging": "tags", "ner": "entities", "classification": "label"}
 
 
 @pytest.mark.parametrize("task", SHOWN)
-def test_pictures_show_it(task: str, say: Callable[..., str]) -> None:
-    record = json.loads(say(task, "-f", "jsonl"))
+def test_pictures_show_it(task: str, say: Say) -> None:
+    record = say.record(task)
     wanted = {
         "tags": record.get("tags"), "entities": [one["type"] for one in record.get("entities", ())],
         "label": [record.get("label")],
@@ -228,7 +227,7 @@ def test_pictures_show_it(task: str, say: Callable[..., str]) -> None:
             assert [line["text"][one["start"] : one["end"]] for one in line["ents"]] == ["cheap farmers"]
 
 
-def test_a_bar_stands_below_its_words(say: Callable[..., str]) -> None:
+def test_a_bar_stands_below_its_words(say: Say) -> None:
     picture = say("ner", "-f", "tree", "--trees", "no")
     assert picture == "two  cheap  farmers  fold\n     └─────x──────┘\n\n"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from run_of_every_task import Say
 from support import Invoke, refused
 
 import probtrans_cli
@@ -113,9 +113,7 @@ def test_probabilities_without_a_temperature_are_said_to_be_so(copied: Path, inv
 
 
 @pytest.mark.parametrize("task", ["ner", "classification"])
-def test_without_gold_trees_there_is_no_temperature(
-    runs: Path, say: Callable[..., str], invoke: Invoke, task: str
-) -> None:
+def test_without_gold_trees_there_is_no_temperature(runs: Path, say: Say, invoke: Invoke, task: str) -> None:
     say(task)
     assert NOTE in invoke("parse", str(runs / "runs" / task), "in.txt", "--prob", "-f", "tree").err
     assert probtrans_cli.load(str(runs / "runs" / task)).arc_temperature is None
