@@ -68,8 +68,9 @@ class Ours:
         encoder.load_state_dict(bert.part("encoder"))
         output = pair = None
         if bert.part("words"):
-            how = {"activation": section.activation, "norm_eps": section.norm_eps, "tied": bert.tied}
-            output = BertWordOutput(len(table), section.width, **how).to(kind)
+            tied = "words.decoder" not in bert.tensors  # it reads the table of word vectors
+            options = {"activation": section.activation, "norm_eps": section.norm_eps, "tied": tied}
+            output = BertWordOutput(len(table), section.width, **options).to(kind)
             output.load_state_dict(bert.part("words"))
         if bert.part("pair"):
             pair = PairOutput(section.width).to(kind)

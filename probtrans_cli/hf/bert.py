@@ -58,15 +58,6 @@ class Bert(Foreign):
         prefix = f"{name}."
         return {key.removeprefix(prefix): value for key, value in self.tensors.items() if key.startswith(prefix)}
 
-    @property
-    def tied(self) -> bool:
-        """Whether the word output reads the table of word vectors."""
-        return "words.decoder" not in self.tensors
-
-    def missing(self) -> list[str]:
-        there = {name.partition(".")[0] for name in self.tensors} | {"pooler" if self.section.pooler else ""}
-        return [name for name in ("pooler", "words", "pair") if name not in there]
-
 
 def read_bert(folder: Path, *, strict: bool = True) -> Bert:
     """Read a folder as `transformers` writes it, or wrote it long ago; the tensors become float32.
