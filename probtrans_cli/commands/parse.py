@@ -220,11 +220,12 @@ def parse(request: ParseRequest) -> None:
         only = list(islice((sentence for sentence in sentences_of_files(None, split=bool(split)) if sentence.words), 2))
         several_trees = max(request.samples or 0, request.best or 0) > 1
         if len(only) != 1 or (request.channel == "all" and request.trees) or several_trees:
-            asked = "several trees are asked for" if several_trees else "several channels are asked for"
-            several = asked if len(only) == 1 else "the input has several"
-            message = f"-f {form.name} is a picture of one sentence; {several if only else 'the input has none'}"
-            hint = "write a file for each into a folder: --output-dir FOLDER" if only else "give a sentence"
-            raise UsageError(message, hint=hint)
+            problem, hint = "the input has several", "write a file for each into a folder: --output-dir FOLDER"
+            if not only:
+                problem, hint = "the input has none", "give a sentence"
+            elif len(only) == 1:
+                problem = f"several {'trees' if several_trees else 'channels'} are asked for"
+            raise UsageError(f"-f {form.name} is a picture of one sentence; {problem}", hint=hint)
     parsing = Parsing(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
     parsing.tell_of_arcs()
     sentences = sentences_of_files(parsing.refused, split=parsing.splits) if only is None else iter(only)

@@ -53,18 +53,16 @@ def test_a_training_goes_on_beside_it_and_says_so_once(broken_off: Path, invoke:
     ran = invoke(*MORE, "save.every_steps=2").ok
     assert ran.err.count(f"{oldest.name}: a link to {there}: it is left alone") == 1
     assert content(broken_off) == before
-    assert [path.name for path in broken_off.iterdir()] == [there.name]
     assert oldest.readlink() == there
     assert len(checkpoint.steps(FOLDER)) <= 4  # the linked one, the best, the last, and one that is kept
 
 
 def test_a_training_goes_on_from_it(broken_off: Path, invoke: Invoke) -> None:
     """Links are made in the run, and not on the other disk, where `last` was written before."""
-    there = moved("last", broken_off)
+    moved("last", broken_off)
     before = content(broken_off)
     assert invoke(*MORE, "save.every_steps=3").ok
     assert content(broken_off) == before
-    assert [path.name for path in broken_off.iterdir()] == [there.name]
     newest = checkpoint.steps(FOLDER)[-1][1]
     assert (FOLDER / "last").readlink().name == newest.name
     assert not newest.is_symlink()
@@ -81,7 +79,6 @@ def test_the_best_one_keeps_what_it_has(copied: Path, invoke: Invoke) -> None:
     assert checkpoint.locate(str(RUN)) == checkpoint.locate(f"{RUN}/checkpoints/best") == best
     assert invoke("parse", str(RUN), "dev.conllu").code == 0
     assert invoke("eval", str(RUN), "--split", "dev").code == 0
-    assert [path.name for path in there.parent.iterdir()] == [there.name]
     assert (FOLDER / "eval-dev.json").exists()
     refused(invoke("eval", str(RUN), "--split", "dev", "--choose"), 4, "nothing is written through it", there.name)
     assert content(there.parent) == before
@@ -100,7 +97,6 @@ def test_links_that_lead_out_of_the_run(copied: Path, invoke: Invoke) -> None:
     assert invoke("eval", str(RUN), "--split", "dev", "--json").json["step"] > 0
     assert invoke("train", str(RUN), "--resume").code == 0
     assert content(there.parent) == before
-    assert [path.name for path in there.parent.iterdir()] == [there.name]
 
 
 def test_scores_are_told_where_they_cannot_be_stored(copied: Path, invoke: Invoke) -> None:

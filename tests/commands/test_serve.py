@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,17 +80,26 @@ def test_the_answer_is_that_of_the_server(client: Callable[..., Any], tmp_path: 
     assert client("parse", "--help", variables={"PYTHONPATH": str(tmp_path)}).returncode == 0
 
 
+@contextmanager
+def waiting(socket: Path, trained: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A client that has answered a line, and waits for more."""
+    environment = {**os.environ, server.VARIABLE: str(socket)}
+    command, pipe = [*PROBTRANS, "parse", str(trained / "runs/tiny"), "-f", "jsonl"], subprocess.PIPE
+    with subprocess.Popen(
+        command, env=environment, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    ) as client:  # fmt: skip
+        assert client.stdin is not None
+        assert client.stdout is not None
+        print("a b", file=client.stdin, flush=True)
+        assert client.stdout.readline().startswith('{"words": ["a", "b"]')
+        yield client
+
+
 def test_a_client_passes_signals_on(
     answering: tuple[Path, subprocess.Popen[str]], trained: Path, tmp_path: Path
 ) -> None:
-    environment = {**os.environ, server.VARIABLE: str(answering[0])}
-    command = [*PROBTRANS, "parse", str(trained / "runs/tiny"), "-f", "jsonl"]
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM)):
-        pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, env=environment, cwd=tmp_path, **pipe) as process:  # type: ignore[call-overload]
-            process.stdin.write(b"a b\n")
-            process.stdin.flush()
-            assert process.stdout.readline().startswith(b'{"words": ["a", "b"]')  # it answers, and waits for more
+        with waiting(answering[0], trained, tmp_path) as process:
             process.send_signal(number)
             assert process.wait(timeout=60) == code
 
@@ -102,13 +112,7 @@ def test_a_child_ends_with_its_client_and_never_stops_the_server(
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     if not children.exists():
         pytest.skip("the system does not list children")
-    environment = {**os.environ, server.VARIABLE: str(path)}
-    command = [*PROBTRANS, "parse", str(trained / "runs/tiny"), "-f", "jsonl"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, env=environment, cwd=tmp_path, **pipes) as client:  # type: ignore[call-overload]
-        client.stdin.write(b"a b\n")
-        client.stdin.flush()
-        assert client.stdout.readline()
+    with waiting(path, trained, tmp_path) as client:
         (child,) = map(int, children.read_text("ascii").split())
         assert os.getsid(child) == child != os.getsid(process.pid)
         client.kill()
