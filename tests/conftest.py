@@ -21,7 +21,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 from ready import ready
-from support import Forks, Invoke, Ran, Stdin, quick_trainings, real_data, remember, workplace
+from support import Forks, Invoke, Ran, Stdin, quick_trainings, real_data, remember, train_each, workplace
 
 if "PROBTRANS_SHAPES" in os.environ:  # set by tests/models/test_shapes.py: checks make small steps three times slower
     with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
@@ -79,14 +79,10 @@ def corpora() -> Path:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny corpus, its recipe, and the finished runs runs/tiny and runs/tagger; do not change it."""
-    from probtrans_cli.commands.train import TrainRequest, train
-
-    folder = workplace(tmp_path_factory.mktemp("trained"))
-    with chdir(folder), quick_trainings(pages=True):
-        tagging = ["task={kind: tagging, column: xpos}", "name=tagger", "train.epochs=3", "optim.lr=0.1"]
-        for overrides in (["save.every_steps=4"], tagging):
-            train(TrainRequest("tiny.yaml", overrides))
-    return folder
+    tagging = ["task={kind: tagging, column: xpos}", "train.epochs=3", "optim.lr=0.1"]
+    with quick_trainings(pages=True):
+        runs = {"tiny": ["save.every_steps=4"], "tagger": tagging}
+        return train_each(workplace(tmp_path_factory.mktemp("trained")), runs)
 
 
 @pytest.fixture(scope="session")
@@ -103,12 +99,9 @@ def extractors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of every kind of task, called after it; do not change it."""
-    from run_of_every_task import train_every_task
+    from run_of_every_task import OVERRIDES, corpora_of_every_task
 
-    folder = tmp_path_factory.mktemp("answers")
-    with chdir(folder):
-        train_every_task(folder)
-    return folder
+    return train_each(corpora_of_every_task(tmp_path_factory.mktemp("answers")), OVERRIDES)
 
 
 @pytest.fixture(scope="session")

@@ -77,12 +77,3 @@ def corpora_of_every_task(folder: Path, times: int = 4) -> Path:
         (folder / name).write_text(text * times, encoding="utf-8")
     (folder / "cogs.tsv").write_text("".join("\t".join(row) + "\n" for row in COGS), encoding="utf-8")
     return folder
-
-
-def train_every_task(folder: Path) -> None:
-    """Train a run of every kind of task, called after it, in a folder, which is the current one."""
-    from probtrans_cli.commands.train import TrainRequest, train
-
-    corpora_of_every_task(folder)
-    for task, overrides in OVERRIDES.items():
-        train(TrainRequest("tiny.yaml", [f"name={task}", *overrides]))

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
@@ -198,6 +198,16 @@ def quick_trainings(*, pages: bool = False) -> Iterator[None]:
         patch.setattr("probtrans_cli.training.loop.write_gallery", write_gallery if pages else lambda *_: None)
         patch.setattr("probtrans_cli.commands.train.write_report", write_report if pages else lambda *_: None)
         yield
+
+
+def train_each(folder: Path, runs: Mapping[str, Sequence[str]]) -> Path:
+    """Train runs of these names and overrides in a workplace; returns its folder."""
+    from probtrans_cli.commands.train import TrainRequest, train
+
+    with chdir(folder):
+        for name, overrides in runs.items():
+            train(TrainRequest("tiny.yaml", [f"name={name}", *overrides]))
+    return folder
 
 
 COMMAND = (sys.executable, "-m", "probtrans_cli")

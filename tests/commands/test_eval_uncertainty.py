@@ -6,13 +6,12 @@ import json
 import math
 import shutil
 import xml.etree.ElementTree as ET
-from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import Invoke, assert_near, refused, workplace
+from support import Invoke, assert_near, refused, train_each, workplace
 
 import probtrans_cli
 from probtrans_cli.data.readers.conllu import read_conllu
@@ -24,8 +23,6 @@ OOD = "zxq vbn .\nqqq www eee rrr\nuuu\n"
 @pytest.fixture(scope="module")
 def taggers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with taggers of two seeds, one with other labels, one of other words, and one without dropout."""
-    from probtrans_cli.commands.train import TrainRequest, train
-
     folder = workplace(tmp_path_factory.mktemp("taggers"))
     (folder / "less.conllu").write_text((folder / "dev.conllu").read_text("utf-8"), encoding="utf-8")
     base = ["task={kind: tagging, column: xpos}", "train.epochs=2", "optim.lr=0.1"]
@@ -36,10 +33,7 @@ def taggers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "warm": [*base, "predict.temperature=true"],
         "less": [*base, "data={train: less.conllu, dev: dev.conllu, test: test.conllu}", "train.epochs=1"],
     }  # fmt: skip
-    with chdir(folder):
-        for name, overrides in runs.items():
-            train(TrainRequest("tiny.yaml", [f"name={name}", *overrides]))
-    return folder
+    return train_each(folder, runs)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from run_of_every_task import rows
-from support import Invoke, refused, workplace
+from support import Invoke, refused, train_each, workplace
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.prepared import prepare
@@ -41,13 +40,8 @@ RUNS = {
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one run of each kind."""
-    from probtrans_cli.commands.train import TrainRequest, train
-
-    folder = workplace(tmp_path_factory.mktemp("weights"))
-    with chdir(folder):
-        for name, overrides in RUNS.items():
-            train(TrainRequest("tiny.yaml", [f"name={name}", *TAGGER, *overrides]))
-    return folder
+    runs = {name: [*TAGGER, *overrides] for name, overrides in RUNS.items()}
+    return train_each(workplace(tmp_path_factory.mktemp("weights")), runs)
 
 
 @pytest.fixture

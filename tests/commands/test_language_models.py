@@ -5,35 +5,28 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from run_of_every_task import SHORT, rows
-from support import TOY, Invoke, Stdin, refused, workplace
+from support import TOY, Invoke, Stdin, refused, train_each, workplace
 
 import probtrans_cli
 from probtrans_cli.errors import UsageError
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place with the runs `lm`, a causal field, and `gpt`, a causal transformer."""
-    from probtrans_cli import __main__, console
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(console.STATE, "level", console.QUIET)  # and as it was at the end
-        place = workplace(tmp_path_factory.mktemp("lm"))
-        patch.chdir(place)
-        task = ["task={kind: lm, sampled: 5}", "model.causal=true", *SHORT]
-        model = ["model.chain=true", "model.readout_potentials=1"]
-        assert __main__.run(["-q", "train", "tiny.yaml", "name=lm", *task, *model]) == 0
-        sizes = ["model.width=8", "model.inner=8", "model.heads=2", "model.layers=1"]
-        model = ["model={kind: transformer, causal: true, norm: pre}", *sizes]
-        assert __main__.run(["-q", "train", "tiny.yaml", "name=gpt", "task={kind: lm}", *model, "optim.lr=0.01"]) == 0
-        yield place
+    field = ["model.causal=true", "model.chain=true", "model.readout_potentials=1"]
+    layers = "model={kind: transformer, causal: true, norm: pre, width: 8, inner: 8, heads: 2, layers: 1}"
+    runs = {
+        "lm": ["task={kind: lm, sampled: 5}", *field, *SHORT],
+        "gpt": ["task={kind: lm}", layers, "optim.lr=0.01"],
+    }
+    return train_each(workplace(tmp_path_factory.mktemp("lm")), runs)
 
 
 @pytest.fixture
