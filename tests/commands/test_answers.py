@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 from run_of_every_task import OVERRIDES, SENTENCE, SHORT, Say, rows
-from support import Invoke, assert_near, assert_near_text, refused, workplace
+from support import Invoke, assert_near, assert_near_text, refused
 
 import probtrans_cli
 from probtrans_cli import load
@@ -39,11 +39,8 @@ def test_tags_stand_in_their_column(say: Say) -> None:
     assert not any("TagProb" in row[9] for row in rows(say("tagging")))
 
 
-def test_morphological_features_are_learned_and_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
-) -> None:
+def test_morphological_features_are_learned_and_written(fresh: Path, invoke: Invoke) -> None:
     """One label a word, all features together; `_` is a label, too."""
-    monkeypatch.chdir(workplace(tmp_path))
     features = {"NOUN": "Case=Nom|Number=Sing", "VERB": "Mood=Ind"}
     for name in ("train", "dev", "test"):
         lines = [line.split("\t") for line in Path(f"{name}.conllu").read_text("utf-8").split("\n")]

@@ -62,9 +62,8 @@ def test_an_export_has_a_writer(name: str) -> None:
 @pytest.mark.slow
 @ROWS
 def test_a_format_shows_an_option_or_says_that_it_cannot(
-    form: Format, trained: Path, extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    form: Format, here: Path, extractors: Path, invoke: Invoke, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(trained)
     one = tmp_path / "one.conllu"
     one.write_text(Path("dev.conllu").read_text("utf-8").split("\n\n")[0] + "\n\n", encoding="utf-8")
     run = str(extractors / "runs/tuples") if form.shows else "runs/tiny"
@@ -96,9 +95,8 @@ def contents(output: Path) -> dict[str, str]:
     return {path.name: path.read_text("utf-8") for path in files}
 
 
-def test_a_format_is_a_row_and_a_function(trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_format_is_a_row_and_a_function(here: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As another package may add one."""
-    monkeypatch.chdir(trained)
 
     def write(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
         return (json.dumps([len(analysis.words), options.probability]) + "\n" for analysis in analyses)

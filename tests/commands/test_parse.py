@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import chdir
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -53,8 +52,7 @@ class Parse:
 
 
 @pytest.fixture
-def parse(trained: Path, tmp_path: Path, invoke: Invoke, stdin: Stdin, monkeypatch: pytest.MonkeyPatch) -> Parse:
-    monkeypatch.chdir(tmp_path)
+def parse(trained: Path, empty: Path, invoke: Invoke, stdin: Stdin) -> Parse:
     return Parse(str(trained / "runs/tiny"), invoke, stdin)
 
 
@@ -327,11 +325,10 @@ def test_long_words(parse: Parse) -> None:
     assert [len(sentence) for sentence in words_of(out)] == [3, 1, 2]
 
 
-def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Invoke) -> None:
+def test_the_root_of_a_model_with_one(here: Path, tmp_path: Path, invoke: Invoke) -> None:
     """Its arcs have a column for the root, from which the probability of the root's arc comes."""
     run = tmp_path / "rooted"
-    with chdir(trained):
-        assert invoke("train", "tiny.yaml", "model.root={}", "train.epochs=2", "--run", str(run)).code == 0
+    assert invoke("train", "tiny.yaml", "model.root={}", "train.epochs=2", "--run", str(run)).ok
     (tmp_path / "words.txt").write_text("the old farmers feed the goats\n", encoding="utf-8")
     ran = invoke("parse", str(run), str(tmp_path / "words.txt"), "-f", "jsonl", "--iteration", "-1", "--channel", "1")
     tree = ran.json

@@ -127,9 +127,8 @@ def test_sentences_that_are_split_before(say: Say, monkeypatch: pytest.MonkeyPat
     assert found[1]["splits"] == found[1]["tuples"] == []
 
 
-def test_in_bulk(extractors: Path, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_bulk(extractors: Path, empty: Path, invoke: Invoke) -> None:
     """The line is that of the file, not of the block; of all blocks one warning and one count."""
-    monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("".join(line + "\n" for line in TEXTS[2:] * 3), "utf-8")
     command = ["parse", str(extractors / "runs/tuples"), "in.txt", "-f", "jsonl", *LIMIT]
     whole = invoke(*command)

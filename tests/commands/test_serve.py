@@ -50,9 +50,8 @@ def client(answering: tuple[Path, subprocess.Popen[str]], tmp_path: Path) -> Cal
 
 
 def test_it_answers_as_a_process_of_its_own_would(
-    client: Callable[..., Any], trained: Path, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+    client: Callable[..., Any], trained: Path, empty: Path, invoke: Invoke
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("words.txt").write_text("a b c\nb a\n", encoding="utf-8")
     run = str(trained / "runs/tiny")
     cases = (

@@ -46,10 +46,9 @@ def target(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def site(target: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def site(target: Path, empty: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same, where Python finds packages; the current folder is empty."""
     monkeypatch.syspath_prepend(str(target))
-    monkeypatch.chdir(tmp_path)
     return target
 
 

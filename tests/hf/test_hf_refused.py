@@ -221,9 +221,8 @@ class Code:
         return (Path.touch, (Path("opened"),))
 
 
-def test_damaged_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = saved(tmp_path / "bert")
+def test_damaged_files_are_named(empty: Path) -> None:
+    folder = saved(empty / "bert")
     weights, config = folder / "model.safetensors", folder / "config.json"
     content = weights.read_bytes()
     for damaged in (content[: len(content) // 2], content[:5], b"", b"no weights at all"):
@@ -240,7 +239,7 @@ def test_damaged_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     torch.save({"bert.embeddings.LayerNorm.bias": Code()}, older)
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin: holds something else than tensors"):
         read_bert(folder)
-    assert not (tmp_path / "opened").exists()
+    assert not (empty / "opened").exists()
     for damaged in (content[:100], b"", older.read_bytes()[:90], b"\x80\x02u."):
         older.write_bytes(damaged)
         with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
@@ -253,7 +252,7 @@ def test_damaged_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(CheckpointError, match=r"config\.json: not"):
             read_bert(folder)
     with pytest.raises(CheckpointError, match=r"config\.json: there is no such file"):
-        read_bert(tmp_path)
+        read_bert(empty)
 
 
 def test_damaged_indices_are_named(tmp_path: Path) -> None:
