@@ -9,7 +9,7 @@ import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -68,13 +68,8 @@ def named_pipe(path: Path) -> None:
 
 
 def listening_socket(path: Path) -> None:
-    before = Path.cwd()
-    os.chdir(path.parent)  # its name may have 107 bytes
-    try:
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(path.name)
-    finally:
-        os.chdir(before)
+    with chdir(path.parent), socket.socket(socket.AF_UNIX) as server:  # its name may have 107 bytes
+        server.bind(path.name)
 
 
 def device(path: Path) -> None:
@@ -104,6 +99,7 @@ def replace(path: Path, kind: Callable[[Path], None]) -> None:
 @pytest.mark.parametrize("verb", READ)
 def test_what_a_verb_reads_of_a_run(verb: str, copied: Path, invoke: Invoke) -> None:
     command, names = READ[verb]
+    shutil.copytree(RUN, copied.parent / "kept", symlinks=True)
     for number, name in enumerate(names, start=list(READ).index(verb)):
         replace(Path(name), KINDS[number % len(KINDS)])
         ran = invoke(*command)
@@ -111,11 +107,6 @@ def test_what_a_verb_reads_of_a_run(verb: str, copied: Path, invoke: Invoke) -> 
         shutil.rmtree(RUN)
         shutil.rmtree("runs/new", ignore_errors=True)
         shutil.copytree(copied.parent / "kept", RUN, symlinks=True)
-
-
-@pytest.fixture(autouse=True)
-def _kept(copied: Path) -> None:
-    shutil.copytree(copied / RUN, copied.parent / "kept", symlinks=True)
 
 
 @pytest.mark.parametrize("kind", [named_pipe, link_to_a_file])
