@@ -11,11 +11,10 @@ import shutil
 import sys
 import termios
 from collections.abc import Callable
-from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from support import Invoke, raising
+from support import Invoke, raising, train_each
 
 from probtrans_cli import console
 from probtrans_cli.commands.parse import ParseRequest, parse
@@ -24,6 +23,7 @@ from probtrans_cli.text import harmless
 EVIL = "\x1b]0;pwn\x07\u202e\x9b"
 SAFE = "\\x1b]0;pwn\\x07\\u202e\\x9b"
 RAW = [*"\x1b\x07\u202e\x9b"]
+TRAIN = f"data.train={json.dumps(f'train{EVIL}.conllu')}"
 
 
 def clean(*texts: str) -> None:
@@ -35,8 +35,6 @@ def clean(*texts: str) -> None:
 @pytest.fixture(scope="module")
 def evil(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The trained runs with evil words and tags in the files, evil file names, run names, and a tagger of such tags."""
-    from probtrans_cli.commands.train import TrainRequest, train
-
     folder = tmp_path_factory.mktemp("evil") / "place"
     shutil.copytree(trained, folder, symlinks=True)
     for split in ("train", "dev", "test"):
@@ -57,13 +55,9 @@ def evil(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(damaged, folder / "sums")
     with (folder / "sums/SHA256SUMS").open("a", encoding="utf-8") as sums:
         sums.write(f"{'0' * 64}  evil{EVIL}\n")
-    with chdir(folder):
-        tagging = ["task={kind: tagging, column: xpos}", "name=evil", f"data.train={json.dumps(f'train{EVIL}.conllu')}"]
-        train(TrainRequest("tiny.yaml", tagging))
-    return folder
+    return train_each(folder, {"evil": ["task={kind: tagging, column: xpos}", TRAIN]})
 
 
-TRAIN = f"data.train={json.dumps(f'train{EVIL}.conllu')}"
 COMMANDS = [
     (["prepare", "tiny.yaml", TRAIN, "data.prepared=again"], 0),
     (["prepare", f"tiny{EVIL}.yaml", "--check"], 0),
