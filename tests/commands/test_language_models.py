@@ -211,10 +211,11 @@ def test_generate_writes_a_line_for_each_prompt(run: str, invoke: Invoke, monkey
     alone = invoke("generate", run, "two cheap", "--words", "4", "--seed", "1").ok
     assert alone.out.startswith("two cheap ")
     assert len(alone.out.split()) == 6
-    records = invoke("generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2", "--json").records
+    two = invoke("generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2", "--json")
+    records = two.records
     assert " ".join(records[0]["prompt"] + records[0]["words"]) == alone.out.strip()
     assert len(records) == 2
-    assert invoke("--json", "generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2").out == two
+    assert invoke("--json", "generate", run, "two cheap", "--words", "4", "--seed", "1", "--n", "2").out == two.out
     refused(invoke("generate", run, "--top-p", "2"), 2, "top_p 2.0")
 
 
