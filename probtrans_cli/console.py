@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import json
+import locale
 import os
 import select
 import sys
@@ -165,6 +166,11 @@ def render(
 def shows_colours() -> bool:
     """Return True if a terminal may get colours: not where `NO_COLOR` is set, nor where it has none."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def shows_unicode() -> bool:
+    """Return True if a terminal may get more than ASCII: not where the locale has another encoding than UTF-8."""
+    return locale.getencoding().replace("-", "").lower() == "utf8"
 
 
 def _bar(**options: Any) -> tqdm[Any]:

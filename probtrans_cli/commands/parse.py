@@ -117,8 +117,8 @@ def unread_in_words(counts: Mapping[str, int]) -> Iterator[str]:
 class Parsing:
     """A request with the model that is loaded for it, for any number of inputs."""
 
-    def __init__(self, request: ParseRequest, *, coloured: bool = False) -> None:
-        """Load the model, and find out whether it can answer."""
+    def __init__(self, request: ParseRequest, *, on_terminal: bool = False) -> None:
+        """Load the model, and find out whether it can answer; ``on_terminal``: where the answers are seen."""
         self.request = request
         self.form = form = FORMATS[request.format]
         _refuse_what_it_cannot_show(request)
@@ -156,7 +156,8 @@ class Parsing:
         self.parser = Parser(model, options, splitter=splitter)
         self.display = DisplayOptions(
             probability=request.probability, gold=request.gold, several=options.channel == "all" and options.trees,
-            coloured=coloured and form.colours, title=f"Trees of {model.recipe.name}",
+            coloured=on_terminal and form.colours and console.shows_colours(),
+            ascii_only=on_terminal and not console.shows_unicode(), title=f"Trees of {model.recipe.name}",
         )  # fmt: skip
         self.skips = request.too_long == "skip"
         if request.too_long is None:
@@ -226,7 +227,7 @@ def parse(request: ParseRequest) -> None:
             elif len(only) == 1:
                 problem = f"several {'trees' if several_trees else 'channels'} are asked for"
             raise UsageError(f"-f {form.name} is a picture of one sentence; {problem}", hint=hint)
-    parsing = Parsing(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
+    parsing = Parsing(request, on_terminal=output is None and sys.stdout.isatty())
     parsing.tell_of_arcs()
     sentences = sentences_of_files(parsing.refused, split=parsing.splits) if only is None else iter(only)
     unread = parsing.unread()

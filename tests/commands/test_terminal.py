@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import locale
 import os
 import pty
 import re
@@ -207,6 +208,15 @@ def test_bars_have_colours_on_a_terminal(shown: Callable[..., str]) -> None:
 def test_bars_have_none_where_they_are_not_wanted(shown: Callable[..., str], environment: dict[str, str]) -> None:
     plain = shown(TEXT, io.StringIO(), TERM="xterm")
     assert shown(TEXT, Screen(), **environment) == plain
+
+
+def test_trees_are_ascii_on_a_terminal_of_another_encoding(
+    shown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not shown(TEXT, Screen()).isascii()
+    monkeypatch.setattr(locale, "getencoding", lambda: "ISO-8859-1")
+    assert shown(TEXT, Screen()).isascii()
+    assert not shown(TEXT, io.StringIO()).isascii()
 
 
 @pytest.mark.parametrize("form", ["tree", "text", "tuples", "jsonl", "conllu"])

@@ -63,6 +63,7 @@ class DisplayOptions:
     gold: bool = False  # also the input's own tree
     several: bool = False  # there are several trees a sentence, which are told apart by their channel
     coloured: bool = False  # it is for a terminal that shows colours
+    ascii_only: bool = False  # it is for a terminal that shows nothing else
     title: str = ""  # of a page
 
 

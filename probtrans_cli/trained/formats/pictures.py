@@ -47,10 +47,8 @@ def tree(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]
             title = ours.title or ("" if analysis.reading is None else f"channel {analysis.reading.channel}")
             gold = tuple(_gold_arcs(analysis))
             pictures = [replace(ours, title=title), replace(ours, title=GOLD, arcs=gold, notes=(), spans=())]
-        texts = [
-            (terminal(picture, coloured=options.coloured) if analysis.words else picture.title).rstrip("\n")
-            for picture in pictures
-        ]
+        style = {"coloured": options.coloured, "ascii_only": options.ascii_only}
+        texts = [(terminal(picture, **style) if analysis.words else picture.title).rstrip("\n") for picture in pictures]
         yield "\n".join(texts) + "\n\n"
 
 
