@@ -100,8 +100,10 @@ def start_from(model: Model, name: str) -> None:
         layer_name = weight.partition(".")[0]
         fits = layer_name in ("unary", "encoder", *rows_of_outputs)
         fits |= key in ("start", "features.weight", "features.factor") and same_features
-        # There is a deviation for each row in one model, and for each weight in another.
-        other_family = weight != key and values is not None and values.shape[1:] != parameter.shape[1:]
+        # There is a deviation for each row in one model, of a vector a single one, and for each weight in another.
+        other_family = (weight != key and values is not None) and (
+            values.shape[1:] != parameter.shape[1:] or (values.shape == (1,)) != (parameter.shape == (1,))
+        )
         if values is None or not fits or other_family:
             if key not in unlearned:
                 (missing if weight == key else afresh).append(weight)

@@ -182,6 +182,20 @@ def test_weights_from_a_plain_run_and_back(capsys: pytest.CaptureFixture[str]) -
         torch.testing.assert_close(tensor.posterior.log_sd.detach(), tensors[POSTERIOR + tensor.name])
 
 
+@pytest.mark.parametrize(("before", "now"), [("row", "full"), ("full", "row")])
+def test_deviations_of_another_family_start_afresh(before: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of vectors, too, of which a row has a single one."""
+    train("train.steps=1", bayes=f"{{norms: true, family: {before}}}")
+    capsys.readouterr()
+    start = trainer(bayes=f"{{norms: true, family: {now}, start: 0.2}}", name="now")
+    deviations = {tensor.name: tensor.posterior.log_sd.clone() for tensor in weights.uncertain(start.network)}
+    start_from(start.model, "runs/one")
+    number = len(load_file("runs/one/checkpoints/best/model.safetensors")) - len(deviations)
+    assert f"{number} tensors loaded" in capsys.readouterr().err
+    for tensor in weights.uncertain(start.network):
+        assert torch.equal(tensor.posterior.log_sd, deviations[tensor.name]), tensor.name
+
+
 def test_a_probe_has_a_bayesian_output_layer() -> None:
     train("train.epochs=1", bayes=None, run="runs/plain")
     one = trainer("model.init_from=runs/plain", "train.probe=true")
