@@ -293,6 +293,7 @@ def test_what_is_read_as_text_and_does_not_look_so(capsys: pytest.CaptureFixture
         ("<!DOCTYPE html>\n<html>\n", "auto", "HTML or XML"),
         ("t\0w\0o\0\n", "text", "UTF-16 or no text at all"),
         ("two farmers\rsing\rthey work\r", "auto", "lines that end in \\r alone"),
+        ("two farmers\rsing\r", "text", "lines that end in \\r alone"),
     ]:
         Path("a.txt").write_text(content, "utf-8")
         made = prepare(recipe(train="a.txt", dev=None, format=form))

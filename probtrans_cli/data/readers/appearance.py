@@ -90,7 +90,7 @@ def appearance(lines: Iterable[str]) -> Appearance:
         return "jsonl"
     if any("\0" in line for line in content):
         return "bytes"
-    if sum(line.count("\r") for line in content) > len(content):
+    if sum(line.count("\r") for line in content) >= len(content):
         return "returns"
     if _MARKUP.match(content[0].lstrip()):
         return "markup"
