@@ -89,7 +89,8 @@ class Analysis:
     wanted, or where there is no word. ``latent_labels``: the numbers [n, k] of each word's most probable ones and their
     probabilities [n, k], where wanted. ``samples``: trees that were drawn; ``best``: the most probable ones;
     ``marginals`` [n, n + 1]: the probability of every head of every word, the root first, NaN where not known; where
-    wanted. ``number``: of one tree among several, from 1, with its logarithmic probability.
+    wanted, without a row where the sentence is not read. ``number``: of one tree among several, from 1, with its
+    logarithmic probability.
     """
 
     sentence: Sentence
@@ -350,7 +351,7 @@ class Parser:
             latent_labels=None if self.options.latent_labels is None else no_labels,
             samples=None if self.options.samples is None else (),
             best=None if self.options.best is None else (),
-            marginals=np.full((n, n + 1), np.nan) if self.options.marginals else None,
+            marginals=np.full((0 if sentence.unread else n, n + 1), np.nan) if self.options.marginals else None,
             task=None if nothing is None else task,
         )
         has_trees = readings or (task.answers.trees and self.options.trees)

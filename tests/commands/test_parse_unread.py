@@ -104,6 +104,16 @@ def test_latent_labels_and_channels(runs: Path, invoke: Invoke, stdin: Stdin) ->
         assert ran.out.count("unread" if form != "tree" else "not read") == (1 if form == "conllu" else 2)
 
 
+def test_a_sentence_that_is_not_read_has_no_matrix_of_heads(runs: Path, invoke: Invoke, stdin: Stdin) -> None:
+    """Of n words it would have n (n + 1) numbers, all of them null."""
+    stdin(b"goats eat\n" + b"goats " * 9 + b"\n")
+    command = ("parse", str(runs / "runs/mlm"), "--longest", "5", "--too-long", "skip", "-f", "jsonl", "--marginals")
+    short, long = invoke(*command).ok.records
+    assert len(short["marginals"]) == 2
+    assert long["unread"]
+    assert long["marginals"] == []
+
+
 @pytest.mark.parametrize("form", ["jsonl", "html"])
 def test_positions_that_the_model_lacks(form: str, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     """Extra words take three of them."""
