@@ -302,8 +302,8 @@ def expand(document: Document) -> list[Fault]:
     except CheckpointError as error:
         faults = [Fault(place, (*path, "from"), "; ".join(error.message.split("\n")))]
     encoder |= {"from": None, "preset": "bert" if folder is None else folder.preset}
-    if stacked:
-        encoder.setdefault("pooler", False)  # the upper encoder reads words
+    if stacked or (folder is None and encoder.get("causal") is True):
+        encoder.setdefault("pooler", False)  # the upper encoder reads words, and a causal model has none
     if isinstance(data := document.content.get("data"), dict):
         kind = "words" if encoder["preset"] == "gpt2" else "wordpiece"
         data.setdefault("vocabulary", {"kind": kind, "folder": name})

@@ -89,6 +89,9 @@ def test_folders_that_are_none_are_refused_in_one_line(config: Path) -> None:
     (message,) = refused(SMALL, "model={kind: transformer, from: models/minilm}")
     assert "model.from: there is no folder 'models/minilm' (tried models/minilm, " in message
     assert message.endswith("run `probtrans fetch minilm`")
+    causal = "model={kind: transformer, causal: true, from: models/gone}"
+    (message,) = refused(SMALL, "task={kind: lm}", causal)
+    assert "model.from: there is no folder 'models/gone'" in message
     small = json.loads(config.read_text("utf-8"))
     for content, words in (
         ({**small, "hidden_size": 0}, "config.json: hidden_size: found 0, wanted a whole number ≥ 1"),
