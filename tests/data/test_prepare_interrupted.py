@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,11 +25,18 @@ from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.folders import lock
 
 
-@pytest.mark.parametrize("target", ["mine", ".", "train.conllu"])
-def test_never_replaces_what_it_did_not_make(corpus: Path, target: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "fault"),
+    [
+        ("mine", "mine is not a prepared corpus: it holds thesis.tex"),
+        (".", "is not a prepared corpus: it holds "),
+        ("train.conllu", "train.conllu is a file, not a prepared corpus"),
+    ],
+)
+def test_never_replaces_what_it_did_not_make(corpus: Path, target: str, fault: str) -> None:
     (corpus / "mine").mkdir()
     (corpus / "mine" / "thesis.tex").touch()
-    with pytest.raises(UsageError, match="not a prepared corpus"):
+    with pytest.raises(UsageError, match=re.escape(fault)):
         prepare(recipe(prepared=target))
     assert (corpus / "mine" / "thesis.tex").exists()
     assert (corpus / "train.conllu").read_text() == TRAIN

@@ -206,7 +206,10 @@ def _check_target(folder: Path) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        strangers = [folder] if folder.exists() else []
+        if folder.exists():
+            fault = f"{folder} is a file, not a prepared corpus"
+            raise UsageError(fault, hint="choose another data.prepared") from None
+        return
     if strangers:
         hint = "choose another data.prepared, or move the folder away"
         raise UsageError(f"{folder} is not a prepared corpus: it holds {strangers[0].name}", hint=hint)
