@@ -161,10 +161,10 @@ def _goals(report: Report) -> Iterator[str]:
         return
     yield from ("", "## Goals", "", "| | what | reached | goal | |", "|---|---|---|---|---|")
     for goal, values in rows:
-        what = f"{goal.setting}, {goal.kind}: {goal.measure} of {goal.competitor} / {goal.over}"
+        ratio = f"{goal.setting}, {goal.kind}: {goal.measure} of {goal.competitor} / {goal.over}"
         bound = f"{'at least' if goal.at_least else 'at most'} {goal.bound:g}"
         met = median(values) >= goal.bound if goal.at_least else median(values) <= goal.bound
-        yield row(goal.letter, what, _spread(values), bound, "met" if met else "NOT MET")
+        yield row(goal.letter, ratio, _spread(values), bound, "met" if met else "NOT MET")
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -14,30 +14,30 @@ from support import Invoke, refused
 @pytest.mark.parametrize("task", sorted(OVERRIDES.keys() - {"cogs", "openie", "coordination"}))
 def test_every_answer_says_how_uncertain_it_is(task: str, say: Say) -> None:
     """Beside the same answers; without members there is no mutual information."""
-    plain, told = (say.record(task, *flags) for flags in ([], ["--uncertainty"]))
+    plain, doubtful = (say.record(task, *flags) for flags in ([], ["--uncertainty"]))
     inside = {"latent_label_entropy", "head_entropy"}
-    assert all(len(told[name]) == len(told["words"]) for name in inside)
+    assert all(len(doubtful[name]) == len(doubtful["words"]) for name in inside)
     if task in ("mlm", "pretrain"):
-        (mask,), (same,) = told["masks"], plain["masks"]
+        (mask,), (same,) = doubtful["masks"], plain["masks"]
         assert mask.keys() - same.keys() == {"entropy"}
         assert mask["words"] == same["words"]
-        assert ("pair_entropy" in told) == (task == "pretrain")
+        assert ("pair_entropy" in doubtful) == (task == "pretrain")
     elif task == "classification":
-        assert told.keys() - plain.keys() == {"label_entropy", *inside}
-        chance = told["label_probability"]  # of two labels
+        assert doubtful.keys() - plain.keys() == {"label_entropy", *inside}
+        chance = doubtful["label_probability"]  # of two labels
         wanted = -sum(p * math.log(p) for p in (chance, 1 - chance) if p)
-        assert told["label_entropy"] == pytest.approx(wanted, abs=1e-4)
+        assert doubtful["label_entropy"] == pytest.approx(wanted, abs=1e-4)
         comments = say(task, "--uncertainty").splitlines()
-        assert f"# uncertainty = {told['label_entropy']:.4f}" in comments
+        assert f"# uncertainty = {doubtful['label_entropy']:.4f}" in comments
     elif task == "lm":
-        assert told.keys() - plain.keys() == inside
+        assert doubtful.keys() - plain.keys() == inside
     elif task == "parsing":
-        assert told.keys() - plain.keys() == {"upos_entropy", *inside}
-        assert told["heads"] == plain["heads"]
+        assert doubtful.keys() - plain.keys() == {"upos_entropy", *inside}
+        assert doubtful["heads"] == plain["heads"]
         assert all("UPOSEntropy=" in row[9] for row in rows(say(task, "--uncertainty")))
     else:
-        assert told.keys() - plain.keys() == {"tag_entropy", *inside}
-        assert told["tags"] == plain["tags"]
+        assert doubtful.keys() - plain.keys() == {"tag_entropy", *inside}
+        assert doubtful["tags"] == plain["tags"]
         entries = [row[9].split("|") for row in rows(say(task, "--uncertainty"))]
         assert all(any(one.startswith("TagEntropy=") for one in of_word) for of_word in entries)
 

@@ -65,9 +65,9 @@ def by_loop(run: str, file: str, temperature: float = 1.0) -> dict[str, Any]:
 
 def test_figures_beside_a_loop_over_words(there: Path, invoke: Invoke) -> None:
     plain = invoke("eval", "runs/one", "--json").scores
-    found = invoke("eval", "runs/one", "--uncertainty", "--json").scores
-    told = found.pop("uncertainty")
-    assert_near(found, plain)
+    scores = invoke("eval", "runs/one", "--uncertainty", "--json").scores
+    told = scores.pop("uncertainty")
+    assert_near(scores, plain)
     rows = by_loop("runs/one", "test.conllu")
     right = rows["right"].astype(bool)
     assert told["number"] == len(right)
@@ -88,15 +88,15 @@ def test_figures_beside_a_loop_over_words(there: Path, invoke: Invoke) -> None:
 
 
 def test_the_temperature_stands_beside_the_plain_figures(there: Path, invoke: Invoke) -> None:
-    told = invoke("eval", "runs/one", "--uncertainty", "--split", "dev", "--json").scores["uncertainty"]
+    figures = invoke("eval", "runs/one", "--uncertainty", "--split", "dev", "--json").scores["uncertainty"]
     stored = json.loads(Path("runs/one/checkpoints/best/eval.json").read_text("utf-8"))["temperature"]
-    assert told["temperature"] == stored["value"]
-    assert told["with_temperature"]["nll"] == pytest.approx(stored["nll_tempered"], rel=1e-5)
-    assert told["nll"] == pytest.approx(stored["nll"], rel=1e-5)
+    assert figures["temperature"] == stored["value"]
+    assert figures["with_temperature"]["nll"] == pytest.approx(stored["nll_tempered"], rel=1e-5)
+    assert figures["nll"] == pytest.approx(stored["nll"], rel=1e-5)
     rows = by_loop("runs/one", "dev.conllu", stored["value"])
-    assert told["with_temperature"]["nll"] == pytest.approx(rows["nll"].mean(), rel=1e-4)
+    assert figures["with_temperature"]["nll"] == pytest.approx(rows["nll"].mean(), rel=1e-4)
     error = uncertainty.calibration_error(rows["confidence"], rows["right"].astype(bool))
-    assert told["with_temperature"]["ece"] == pytest.approx(error, abs=2e-3)
+    assert figures["with_temperature"]["ece"] == pytest.approx(error, abs=2e-3)
 
 
 def test_a_temperature_that_is_used_stands_beside_the_figures_without(there: Path, invoke: Invoke) -> None:
@@ -137,9 +137,9 @@ def test_the_diagram(there: Path, invoke: Invoke) -> None:
 
 def test_another_text_is_told_by_its_doubt(there: Path, invoke: Invoke) -> None:
     (there / "other.txt").write_text(OOD, encoding="utf-8")
-    found = invoke("eval", "runs/one", "--ood", "other.txt", "--json").scores
-    assert found["ood"]["file"] == "other.txt"
-    assert found["ood"]["sentences"] == 3
+    scores = invoke("eval", "runs/one", "--ood", "other.txt", "--json").scores
+    assert scores["ood"]["file"] == "other.txt"
+    assert scores["ood"]["sentences"] == 3
     model = probtrans_cli.load("runs/one")
 
     def means(texts: list[Any]) -> np.ndarray:
@@ -152,7 +152,7 @@ def test_another_text_is_told_by_its_doubt(there: Path, invoke: Invoke) -> None:
 
     test = [one.words for one in read_conllu(Path("test.conllu").read_text("utf-8").splitlines(), "test")]
     wanted = uncertainty.auroc(means(test), means([line.split() for line in OOD.splitlines()]))
-    assert found["ood"]["ood_auroc"] == pytest.approx(wanted, abs=1e-6)
+    assert scores["ood"]["ood_auroc"] == pytest.approx(wanted, abs=1e-6)
     same = invoke("eval", "runs/one", "--ood", "test.conllu", "--json").scores
     assert same["ood"]["ood_auroc"] == pytest.approx(0.5)
     assert "other text told by the entropy" in invoke("eval", "runs/one", "--ood", "other.txt").out
@@ -192,16 +192,16 @@ def test_dropout_samples_and_ensembles_have_members(there: Path, invoke: Invoke)
     assert dropped[0] == dropped[1]
     both = invoke("eval", "runs/one", "runs/two", "--uncertainty", "--json")
     assert both.json["members"] == ["runs/one", "runs/two"]
-    for found in (dropped[0], both.scores):
-        told = found["uncertainty"]
-        assert told["mutual_information"] > 0
-        parts = told["expected_entropy"] + told["mutual_information"]
-        assert told["entropy"] == pytest.approx(parts, abs=1e-4)
-        assert 0.0 <= told["error_auroc_mi"] <= 1.0
-        assert found["loss"] == pytest.approx(told["nll"], rel=1e-4)
-        assert "temperature" not in told
+    for scores in (dropped[0], both.scores):
+        uncertainty = scores["uncertainty"]
+        assert uncertainty["mutual_information"] > 0
+        parts = uncertainty["expected_entropy"] + uncertainty["mutual_information"]
+        assert uncertainty["entropy"] == pytest.approx(parts, abs=1e-4)
+        assert 0.0 <= uncertainty["error_auroc_mi"] <= 1.0
+        assert scores["loss"] == pytest.approx(uncertainty["nll"], rel=1e-4)
+        assert "temperature" not in uncertainty
         inside = {"latent_label_entropy", "head_entropy", "error_auroc_latent_labels", "error_auroc_heads"}
-        assert not (inside | {"arc_error_auroc"}) & told.keys()  # those would be of one model without dropout
+        assert not (inside | {"arc_error_auroc"}) & uncertainty.keys()  # those would be of one model without dropout
     assert "trees" not in both.scores
     assert "runs/one + runs/two: ensemble of 2" in invoke("eval", "runs/one", "runs/two").out
 
@@ -228,9 +228,9 @@ def test_requirements_can_be_about_it(there: Path, invoke: Invoke) -> None:
 
 
 def test_hidden_words_have_it_too(here: Path, invoke: Invoke) -> None:
-    found = invoke("eval", "runs/tiny", "test.conllu", "--ood", "test.conllu", "--json").scores
-    assert found["uncertainty"]["nll"] == pytest.approx(found["loss"], rel=1e-4)
-    assert found["ood"]["ood_auroc"] == pytest.approx(0.5)
+    scores = invoke("eval", "runs/tiny", "test.conllu", "--ood", "test.conllu", "--json").scores
+    assert scores["uncertainty"]["nll"] == pytest.approx(scores["loss"], rel=1e-4)
+    assert scores["ood"]["ood_auroc"] == pytest.approx(0.5)
 
 
 REFUSED = [

@@ -149,11 +149,11 @@ def test_distributions_side_by_side_are_averaged_apart() -> None:
     members = [{"words": torch.randn(4, 5, generator=generator)} for _ in range(3)]
     apart = by_name({("words", 0): one["words"][:, :2], ("words", 1): one["words"][:, 2:]} for one in members)
     network = _Fixed(members)
-    found = Draws(network, 3)(_INPUTS, Wants(sentence=True)).scores["words"].exp()  # type: ignore[arg-type]
-    torch.testing.assert_close(found[:, :2].sum(-1), torch.ones(4))
-    torch.testing.assert_close(found[:, 2:].sum(-1), torch.ones(4))
-    torch.testing.assert_close(found[:, :2], apart["words", 0].probabilities)
-    torch.testing.assert_close(found[:, 2:], torch.stack([one["words"][:, 2:].softmax(-1) for one in members]).mean(0))
+    drawn = Draws(network, 3)(_INPUTS, Wants(sentence=True)).scores["words"].exp()  # type: ignore[arg-type]
+    torch.testing.assert_close(drawn[:, :2].sum(-1), torch.ones(4))
+    torch.testing.assert_close(drawn[:, 2:].sum(-1), torch.ones(4))
+    torch.testing.assert_close(drawn[:, :2], apart["words", 0].probabilities)
+    torch.testing.assert_close(drawn[:, 2:], torch.stack([one["words"][:, 2:].softmax(-1) for one in members]).mean(0))
 
 
 class _Fixed(torch.nn.Module):

@@ -37,12 +37,12 @@ def say(extractors: Path, invoke: Invoke, stdin: Stdin, monkeypatch: pytest.Monk
 def test_a_model_of_tuples_answers_every_line(say: Say) -> None:
     ran = say("tuples", "-f", "jsonl", *LIMIT)
     assert ran.code == 0
-    found = ran.records
-    assert [one["text"] for one in found] == TEXTS
+    records = ran.records
+    assert [one["text"] for one in records] == TEXTS
     why = "a sentence of 31 words, more than 20"
-    assert found[1] == {"text": TEXTS[1], "words": TEXTS[1].split(), "unread": why, "tuples": []}
-    assert [len(one["tuples"]) for one in found] == [2, 0, 0, 1, 0]
-    assert [len(one.get("heads", ())) for one in found] == [5, 0, 0, 3, 0]
+    assert records[1] == {"text": TEXTS[1], "words": TEXTS[1].split(), "unread": why, "tuples": []}
+    assert [len(one["tuples"]) for one in records] == [2, 0, 0, 1, 0]
+    assert [len(one.get("heads", ())) for one in records] == [5, 0, 0, 3, 0]
     assert WARNING in ran.err
     assert COUNT in ran.err
     assert EMPTY in ran.err
@@ -132,9 +132,9 @@ def test_sentences_that_are_split_before(say: Say, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Network, "longest", 34)
     ran = say("tuples", "-f", "jsonl", "--coordination", "runs/coordinated", *LIMIT)
     assert ran.code == 0, ran.err
-    found = ran.records
-    assert [one["text"] for one in found] == TEXTS
-    assert found[1]["splits"] == found[1]["tuples"] == []
+    records = ran.records
+    assert [one["text"] for one in records] == TEXTS
+    assert records[1]["splits"] == records[1]["tuples"] == []
 
 
 def test_in_bulk(extractors: Path, empty: Path, invoke: Invoke) -> None:

@@ -43,24 +43,24 @@ def disturb(place: Place, folder: str) -> None:
     """Remove a file or folder, put another kind of thing in its place, exchange two, or add one."""
     chance = place.chance
     every = sorted(path for path in (place.folder / folder).rglob("*"))
-    one, other = chance.choice(every), chance.choice(every)
+    target, other = chance.choice(every), chance.choice(every)
     do = chance.randrange(6)
     if do == 4:
         name = chance.choice((".hidden", "notes.txt", "é", "checkpoints.txt", "step-000001", "x y"))
         place.write(f"{folder}/{name}", hostile(chance))
         return
-    if do == 5 and one.is_file() and other.is_file():
-        content = one.read_bytes()
-        one.write_bytes(other.read_bytes())
+    if do == 5 and target.is_file() and other.is_file():
+        content = target.read_bytes()
+        target.write_bytes(other.read_bytes())
         other.write_bytes(content)
         return
-    _away(one)
+    _away(target)
     if do == 1:
-        one.mkdir()
+        target.mkdir()
     elif do == 2:
-        one.write_bytes(hostile(chance))
+        target.write_bytes(hostile(chance))
     elif do == 3:
-        one.symlink_to(chance.choice((".", "nowhere", one.name, "/dev/null", "..")))
+        target.symlink_to(chance.choice((".", "nowhere", target.name, "/dev/null", "..")))
 
 
 def tabled(place: Place) -> None:

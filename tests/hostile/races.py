@@ -132,11 +132,11 @@ def choices(place: Place) -> None:
     read = ("eval", "runs/tiny", "--split", "dev"), ("parse", "runs/tiny", "dev.conllu"), ("export", "runs/tiny", "out")
     verbs.append(place.chance.choice(read))
     started = [place.start(*verb, delay=_delay(place)) for verb in verbs]
-    ended = [place.wait(one) for one in started]
-    place.require(any(one.code == 0 for one in ended[:2]), "no choice was stored", ended[0])
-    for one in ended[:2]:
-        refused = one.code == 2 and "is in use by" in one.err
-        place.require(one.code == 0 or refused, f"exit code {one.code} of a choice", one)
+    ended = [place.wait(choice) for choice in started]
+    place.require(any(choice.code == 0 for choice in ended[:2]), "no choice was stored", ended[0])
+    for choice in ended[:2]:
+        refused = choice.code == 2 and "is in use by" in choice.err
+        place.require(choice.code == 0 or refused, f"exit code {choice.code} of a choice", choice)
     place.require(ended[2].code == 0, f"exit code {ended[2].code} of who only reads", ended[2])
     after = place.run("eval", "runs/tiny", "dev.conllu", "--masks", "1")
     place.require(after.code == 0, "the checkpoint is not whole", after)

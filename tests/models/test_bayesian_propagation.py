@@ -253,9 +253,9 @@ def test_a_deviation_of_every_weight(kind: Kind) -> None:
             make_uncertain(module, "weight", Prior(0.0, 1.0), deviation=1.0, family="full")
             own = posterior_of(module)
             own.log_sd.copy_(posterior.log_sd.expand(own.log_sd.shape))
-    given = random_inputs(by_rows)
-    wants = Wants(words=given.mask, moments=kind)
-    wanted, found = by_rows(given, wants), by_weights(given, wants)
+    inputs = random_inputs(by_rows)
+    wants = Wants(words=inputs.mask, moments=kind)
+    wanted, found = by_rows(inputs, wants), by_weights(inputs, wants)
     near(found.scores["words"], wanted.scores["words"], 1e-9)
     near(found.variances["words"], wanted.variances["words"], 1e-9)
 
@@ -335,9 +335,9 @@ def test_gradients_reach_all_weights_and_deviations(kind: Kind) -> None:
 
 
 def refused(made: Network, name: str, wants: Wants | None = None) -> None:
-    given = random_inputs(made)
+    inputs = random_inputs(made)
     with pytest.raises(UsageError, match=name) as raised:
-        made(given, replace(wants or Wants(words=given.mask), moments="kronecker"))
+        made(inputs, replace(wants or Wants(words=inputs.mask), moments="kronecker"))
     assert "model.bayes.predict.kind=samples" in str(raised.value.hint)
 
 
@@ -397,6 +397,6 @@ def test_modules_from_outside_are_refused(part: str, module: nn.Module) -> None:
 @pytest.mark.parametrize("option", ["dropout", "attention_dropout", "embedding_dropout"])
 def test_dropout_has_no_rule_in_training(option: str) -> None:
     made = network(**{option: 0.5})
-    given = random_inputs(made)
-    made(given, Wants(words=given.mask, moments="diagonal"))
+    inputs = random_inputs(made)
+    made(inputs, Wants(words=inputs.mask, moments="diagonal"))
     refused(made.train(), "dropout of 0.5")

@@ -81,11 +81,11 @@ def test_a_linear_layer_is_a_product_with_independent_rows() -> None:
     of_weights = torch.zeros(4, 3, 4, 3)  # of Wᵀ
     for i, u in every(range(4), range(3)):
         of_weights[i, u, i, u] = row_variance[u]
-    mean, found = full.linear(weights, row_variance, x, cov)
+    mean, covariance = full.linear(weights, row_variance, x, cov)
     for rules in ("corrected", "seed"):
         wanted_mean, wanted = full.product(weights.T, of_weights, x, cov, rules=rules)
         assert torch.allclose(mean, wanted_mean, rtol=0, atol=1e-12)
-        assert torch.allclose(found, wanted, rtol=0, atol=1e-12)
+        assert torch.allclose(covariance, wanted, rtol=0, atol=1e-12)
 
 
 def test_stacked_heads_are_the_blocks_of_the_derivation() -> None:
@@ -164,12 +164,12 @@ def test_activations_have_their_mean_and_nearly_their_variance(name: str, m: flo
 @pytest.mark.parametrize("function", [full.relu, full.gelu])
 def test_covariances_of_activations_are_those_of_draws(function: object) -> None:
     mean, cov = 0.5 * normal(2, 2, seed=1), random_cov(2, 2, seed=5, scale=0.8)
-    expected, found = function(mean, cov)
+    expected, computed = function(mean, cov)
     random = np.random.default_rng(1)
     drawn = torch.from_numpy(random.multivariate_normal(mean.flatten().numpy(), cov.reshape(4, 4).numpy(), 500_000))
     drawn = drawn.relu() if function is full.relu else drawn * torch.special.ndtr(drawn)
     assert torch.allclose(drawn.mean(0), expected.flatten(), atol=5e-3)
-    assert float((drawn.T.cov() - found.reshape(4, 4)).norm()) < 0.03 * float(found.norm())
+    assert float((drawn.T.cov() - computed.reshape(4, 4)).norm()) < 0.03 * float(computed.norm())
 
 
 def test_certain_numbers_stay_certain() -> None:

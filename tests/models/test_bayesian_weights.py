@@ -101,11 +101,11 @@ def covariance(given: Together, word: int) -> Tensor:
 
 @pytest.mark.parametrize("pre", [False, True], ids=["post-norm", "pre-norm"])
 def test_words(pre: bool) -> None:
-    given, weight = made(pre=pre), normal(ROWS, D, seed=10)
-    found = given.read(weight, torch.zeros(N, 1))
+    moments, weight = made(pre=pre), normal(ROWS, D, seed=10)
+    variance = moments.read(weight, torch.zeros(N, 1))
     for word in range(N):
-        wanted = (weight @ covariance(given, word) @ weight.T).diag()
-        torch.testing.assert_close(found[word], wanted, **NEAR)
+        wanted = (weight @ covariance(moments, word) @ weight.T).diag()
+        torch.testing.assert_close(variance[word], wanted, **NEAR)
 
 
 @pytest.mark.parametrize("pre", [False, True], ids=["post-norm", "pre-norm"])

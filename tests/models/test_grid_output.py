@@ -23,9 +23,9 @@ def network(kind: str = "transformer", **options: Any) -> Network:
     torch.manual_seed(0)
     made = models.build({"kind": kind, **SMALL[kind]})
     options = {"rows": ROWS_OF_GRID, "steps": STEPS, "merge": 5, **options}
-    found = Network(VOCABULARY, made, lambda one: GridOutput(one.facts.width, LABELS, **options))
+    built = Network(VOCABULARY, made, lambda encoder: GridOutput(encoder.facts.width, LABELS, **options))
     torch.manual_seed(1)
-    return randomized(found)
+    return randomized(built)
 
 
 def batch(pieces: bool = False) -> tuple[Inputs, torch.Tensor]:

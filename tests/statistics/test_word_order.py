@@ -102,12 +102,12 @@ def test_as_the_equations_say(seed: int, classes: int, monkeypatch: pytest.Monke
     size = 20
     sentences = drawn(seed, size, 60, flatness=0.5, absent=[0, 2])
     ids, lengths = joined(sentences)
-    found = word_order(ids, lengths, np.arange(size) == COMMA, UNKNOWN)
+    order = word_order(ids, lengths, np.arange(size) == COMMA, UNKNOWN)
     counts = np.bincount(ids, minlength=size)
     ties = sorted(counts[np.arange(size) != UNKNOWN], reverse=True)
     if classes > size or ties[5] != ties[6]:  # of equals, any may be a class of its own
-        np.testing.assert_allclose(found, by_loops(sentences, size, classes), atol=1e-12)
-    assert (found[[0, COMMA]] == 0).all()
+        np.testing.assert_allclose(order, by_loops(sentences, size, classes), atol=1e-12)
+    assert (order[[0, COMMA]] == 0).all()
 
 
 def test_what_leans_and_what_can_be_left_out() -> None:

@@ -90,7 +90,7 @@ def labels_of_misc(conllu: str) -> list[list[tuple[int, float]]]:
 def test_parse_shows_the_models_distributions(name: str, others: Path, printed: Printed, text: str) -> None:
     model = Model.load(str(others / "runs" / name))
     lines = printed("parse", f"runs/{name}", text, "--labels", "--top", "4", "-f", "jsonl").splitlines()
-    found = labels_of_misc(printed("parse", f"runs/{name}", text, "--labels", "--top", "4"))
+    of_words = labels_of_misc(printed("parse", f"runs/{name}", text, "--labels", "--top", "4"))
     assert len(lines) == TEXT.count("\n")
     for record in map(json.loads, lines):
         assert len(record["latent_labels"]) == len(record["words"])
@@ -99,10 +99,10 @@ def test_parse_shows_the_models_distributions(name: str, others: Path, printed: 
             best = sorted(range(len(word)), key=lambda label, word=word: -word[label])[:4]
             assert [label["label"] for label in shown] == best
             assert [label["probability"] for label in shown] == pytest.approx(word[best].tolist(), abs=2e-6)
-            in_misc = found.pop(0)
+            in_misc = of_words.pop(0)
             assert [label for label, _ in in_misc] == best
             assert [p for _, p in in_misc] == pytest.approx(word[best].tolist(), abs=6e-5)
-    assert not found
+    assert not of_words
 
 
 def test_labels_change_nothing_else(printed: Printed, text: str) -> None:
@@ -144,9 +144,9 @@ def test_labels_in_pictures(printed: Printed, text: str, tmp_path: Path) -> None
 
 
 def test_more_labels_than_there_are_shows_all(printed: Printed, text: str) -> None:
-    found = labels_of_misc(printed("parse", "runs/tiny", text, "--labels", "--top", "100"))
-    assert all(sorted(label for label, _ in word) == list(range(8)) for word in found)
-    assert all(sum(p for _, p in word) == pytest.approx(1, abs=1e-3) for word in found)
+    of_words = labels_of_misc(printed("parse", "runs/tiny", text, "--labels", "--top", "100"))
+    assert all(sorted(label for label, _ in word) == list(range(8)) for word in of_words)
+    assert all(sum(p for _, p in word) == pytest.approx(1, abs=1e-3) for word in of_words)
 
 
 def test_top_without_labels_is_refused(trained: Path, invoke: Invoke, text: str) -> None:
@@ -293,16 +293,16 @@ def test_pairs_of_a_causal_model_are_with_earlier_heads(printed: Printed) -> Non
         ("turned", "model.decomposition={kind: rotary}", [f"head {x} to the left" for x in (1, 2, 3)]),
     ):
         printed("train", "tiny.yaml", f"name={name}", "task={kind: lm}", "model.causal=true", "train.steps=2", more)
-        found = json.loads(printed("eval", f"runs/{name}", "--labels", "--top", "1", "--json"))
-        assert [group["bucket"] for group in found["pairs"]] == names * 2
+        scores = json.loads(printed("eval", f"runs/{name}", "--labels", "--top", "1", "--json"))
+        assert [group["bucket"] for group in scores["pairs"]] == names * 2
 
 
 def test_pairs_are_those_of_the_last_iteration_where_each_has_its_own(printed: Printed) -> None:
     printed("train", "tiny.yaml", "name=own", "train.steps=3", "model.share_potentials=false")
-    found = json.loads(printed("eval", "runs/own", "--masks", "1", "--labels", "--top", "1", "--json"))
+    scores = json.loads(printed("eval", "runs/own", "--masks", "1", "--labels", "--top", "1", "--json"))
     last = Model.load("runs/own").recipe.model.iterations
-    assert {group["iteration"] for group in found["pairs"]} == {last}
-    group = found["pairs"][0]
+    assert {group["iteration"] for group in scores["pairs"]} == {last}
+    group = scores["pairs"][0]
     pair, encoder = group["pairs"][0], Model.load("runs/own").network.encoder
     score = encoder.ternary_scores(iteration=last)[0, group["channel"], pair["child"], pair["head"]]
     assert pair["score"] == pytest.approx(score.item(), abs=1e-5)
@@ -332,18 +332,18 @@ def test_eval_in_json_and_text(printed: Printed, trained: Path) -> None:
 
 @pytest.mark.parametrize("name", ["pieces", "rotary"])
 def test_eval_of_other_models(name: str, others: Path, printed: Printed) -> None:
-    found = json.loads(printed("eval", f"runs/{name}", "--masks", "1", "--labels", "--json"))
+    scores = json.loads(printed("eval", f"runs/{name}", "--masks", "1", "--labels", "--json"))
     words = [word for sentence in read_corpus(others / "test.conllu", "auto") for word in sentence.words]
-    assert sum(entry["count"] for entry in found["labels"]) <= len(words) + 0.1
-    assert {word["word"] for entry in found["labels"] for word in entry["words"]} <= {*words}
+    assert sum(entry["count"] for entry in scores["labels"]) <= len(words) + 0.1
+    assert {word["word"] for entry in scores["labels"] for word in entry["words"]} <= {*words}
     names = [labels.distance_name(x) for x in (-3, -2, -1, 1, 2, 3)] if name == "rotary" else labels.bucket_names(3)
-    assert [group["bucket"] for group in found["pairs"]] == names * 2
+    assert [group["bucket"] for group in scores["pairs"]] == names * 2
 
 
 def test_eval_of_text_without_anything_to_score(printed: Printed, invoke: Invoke, text: str) -> None:
     assert invoke("eval", "runs/tagger", text).code == 3
-    found = json.loads(printed("eval", "runs/tagger", text, "--labels", "--json"))
-    assert all(entry.keys() == {"label", "count", "share", "words"} for entry in found["labels"])
+    scores = json.loads(printed("eval", "runs/tagger", text, "--labels", "--json"))
+    assert all(entry.keys() == {"label", "count", "share", "words"} for entry in scores["labels"])
     assert "upos" not in printed("eval", "runs/tagger", text, "--labels")
 
 

@@ -145,9 +145,9 @@ def test_every_evaluation_tells_how_loud_messages_are() -> None:
     layers = "{kind: transformer, width: 8, inner: 12, heads: 2, layers: 1}"
     for number, model in enumerate((None, f"{{kind: stacked, lower: {layers}, upper: {{labels: 6}}}}", layers)):
         train("train.steps=4", "eval.every_steps=2", *([f"model={model}"] if model else []), run=f"runs/{number}")
-        found = [line.get("message_norm") for line in metrics(f"runs/{number}", "dev")]
-        assert len(found) == 2
-        assert found == [None, None] if model == layers else all(norm > 0.0 for norm in found)
+        norms = [line.get("message_norm") for line in metrics(f"runs/{number}", "dev")]
+        assert len(norms) == 2
+        assert norms == [None, None] if model == layers else all(norm > 0.0 for norm in norms)
 
 
 # --- the temperature that every training with labels finds on dev ---------------------------------------------------

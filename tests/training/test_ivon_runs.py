@@ -61,24 +61,24 @@ def test_every_encoder_has_a_posterior(model: str) -> None:
 
 
 def test_the_deviations_of_the_network_are_those_of_the_optimizer() -> None:
-    one = trainer(*IVON, "model={kind: transformer, width: 8, heads: 2, inner: 8, layers: 1}")
-    moved = {id(parameter) for parameter in one.optimizer.moved_by_adam}
-    names = {name for name, parameter in one.network.named_parameters() if id(parameter) in moved}
+    run = trainer(*IVON, "model={kind: transformer, width: 8, heads: 2, inner: 8, layers: 1}")
+    moved = {id(parameter) for parameter in run.optimizer.moved_by_adam}
+    names = {name for name, parameter in run.network.named_parameters() if id(parameter) in moved}
     assert {"unary.weight", "output.bias"} <= names  # words and biases stay with Adam
     assert not any("parametrizations" in name for name in names)
     for _ in range(3):
-        one.state.batch = 0
-        one._update(one.plan.batches(0))
-    ivon = one.optimizer.ivon
-    for tensor in one.optimizer.posteriors:
+        run.state.batch = 0
+        run._update(run.plan.batches(0))
+    ivon = run.optimizer.ivon
+    for tensor in run.optimizer.posteriors:
         torch.testing.assert_close(tensor.posterior.deviation(), ivon.deviation(tensor.mean))
         assert not tensor.posterior.log_sd.requires_grad
-    size = one.divergence.units / 0.1
+    size = run.divergence.units / 0.1
     for group in ivon.param_groups:
         inputs = group["params"][0].shape[-1]
         assert group["effective_size"] == pytest.approx(size)
         assert group["prior_precision"] == pytest.approx(inputs / size)
-    assert ivon.param_groups[0]["lr"] == pytest.approx(30 * one.optimizer.adam.param_groups[0]["lr"])  # 0.3 and 0.01
+    assert ivon.param_groups[0]["lr"] == pytest.approx(30 * run.optimizer.adam.param_groups[0]["lr"])  # 0.3 and 0.01
 
 
 def test_faults_name_their_key() -> None:

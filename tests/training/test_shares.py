@@ -245,9 +245,9 @@ def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_the_command_says_that_it_waits(tmp_path: Path) -> None:
     """After ten seconds, on stderr; before that nothing."""
-    given = environment(**(GOOD | {"MASTER_PORT": str(port())}))
+    variables = environment(**(GOOD | {"MASTER_PORT": str(port())}))
     command = [*COMMAND, "train", "tiny.yaml", "train.accumulate=2"]
-    process = subprocess.Popen(command, cwd=workplace(tmp_path), env=given, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=workplace(tmp_path), env=variables, stderr=subprocess.PIPE, text=True)
     began = time.monotonic()
     line = process.stderr.readline()
     waited = time.monotonic() - began

@@ -42,9 +42,9 @@ def as_told(values: Shown) -> Any:
 def test_it_has_what_metrics_has_and_the_final_scores(invoke: Invoke) -> None:
     ran = invoke("train", "tiny.yaml", "log.tensorboard=true", "--json")
     assert ran.code == 0, ran.err
-    found = shown("runs/tiny")
-    final = {name: found.pop(name) for name in list(found) if name.startswith("final/")}
-    assert found == as_told(told("runs/tiny"))
+    curves = shown("runs/tiny")
+    final = {name: curves.pop(name) for name in list(curves) if name.startswith("final/")}
+    assert curves == as_told(told("runs/tiny"))
     step = ran.json["step"]
     assert final == as_told(
         {
@@ -71,9 +71,9 @@ def test_a_resumed_run_shows_no_update_twice(invoke: Invoke, monkeypatch: pytest
     assert max(step for step, _ in shown("runs/tiny")["train/loss"]) == 7
     ran = invoke("train", "runs/tiny", "--resume")
     assert ran.code == 0, ran.err
-    found = {name: pairs for name, pairs in shown("runs/tiny").items() if not name.startswith("final/")}
-    assert found == as_told(told("runs/tiny"))
-    steps = [step for step, _ in found["train/loss"]]
+    curves = {name: pairs for name, pairs in shown("runs/tiny").items() if not name.startswith("final/")}
+    assert curves == as_told(told("runs/tiny"))
+    steps = [step for step, _ in curves["train/loss"]]
     assert steps == sorted(set(steps)) == list(range(1, len(steps) + 1))
 
 
