@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import MOST_ROWS, Sentence, character_spans, unpack_rows
+from probtrans_cli.data.sentence import MOST_ROWS, Sentence, character_spans, extra_words, unpack_rows
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
@@ -43,6 +43,7 @@ from probtrans_cli.openie.scores import (
     tuple_statistics,
     wire57_scores,
 )
+from probtrans_cli.openie.writing import coordination_lines, label_lines
 from probtrans_cli.recipe.grids import Coordinations, GridSection, OpenExtraction
 from probtrans_cli.tasks.base import (
     OUTPUT,
@@ -174,6 +175,10 @@ class GridLabelling(Task):
     @abstractmethod
     def compared(self, split: Split, index: int, rows: Rows) -> Mapping[Any, float]:
         """Return what sentence ``index`` of a corpus adds to the counts."""
+
+    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
+        """Return the ``rows`` of a prediction as lines of a file, the words first."""
+        return label_lines([*words, *extra_words(len(self.extra_words))], prediction["rows"])
 
 
 # --- tuples -----------------------------------------------------------------------------------------------------------
@@ -382,6 +387,9 @@ class CoordinationTask(GridLabelling):
             empty = [[coordinations.NONE] * number for _ in range(self.section.rows - len(rows.labels))]
             predictions.append({"coordinations": records, "rows": [*rows.labels, *empty]})
         return predictions
+
+    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
+        return coordination_lines(words, prediction["rows"])
 
     def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
         text, characters = character_spans(sentence)

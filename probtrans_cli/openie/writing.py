@@ -281,9 +281,4 @@ def write_labels(analyses: Iterator[Analysis], options: DisplayOptions) -> Itera
     for analysis in analyses:
         task: Any = analysis.task
         assert analysis.prediction is not None, "models without rows are refused"
-        rows = analysis.prediction["rows"]
-        if task.answers.kind == "coordinations":
-            lines = coordination_lines(analysis.words, rows)
-        else:
-            lines = label_lines([*analysis.words, *extra_words(len(task.extra_words))], rows)
-        yield "".join(f"{line}\n" for line in lines)
+        yield "".join(f"{line}\n" for line in task.row_lines(analysis.prediction, analysis.words))

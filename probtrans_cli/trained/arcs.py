@@ -121,11 +121,13 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
             if inside:
                 entropies, tokens = inner_doubt(model, predictor, outputs), inputs.tokens_of(own_words)
                 batch.predictions = [
-                    # An entropy of the prediction itself stays.
                     {
                         **prediction,
-                        **{name: values[row][real].tolist() for name, values in entropies.items()},
-                        **prediction,
+                        **{
+                            name: values[row][real].tolist()
+                            for name, values in entropies.items()
+                            if name not in prediction  # else the prediction has an entropy of its own
+                        },
                     }
                     for row, (prediction, real) in enumerate(zip(batch.predictions, tokens, strict=True))
                 ]
