@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -83,7 +84,7 @@ def require_unchanged(block: Block) -> None:
     try:
         now = Version.of(block.path)
     except OSError as error:
-        raise _unread(block, error) from None
+        raise DataError(f"{block.path}: cannot be read: {reason(error)}", hint="check the path") from None
     if now == before:
         return
     change = "it has been written or replaced"
@@ -96,18 +97,13 @@ def require_unchanged(block: Block) -> None:
 
 def checksum(block: Block, ends: Ends) -> str:
     """Return the sha256 of a block's bytes, as they are in the file; raise a DataError if it cannot be read."""
-    try:
-        with Path(block.path).open("rb") as file:
-            if block.is_whole:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-            digest = hashlib.sha256()
-            left = _enter(file, block, ends)
-            while left and (piece := file.read(min(left, _PIECE))):
-                digest.update(piece)
-                left -= len(piece)
-            return digest.hexdigest()
-    except OSError as error:
-        raise _unread(block, error) from None
+    digest = hashlib.sha256()
+    with _opened(block, ends) as (file, size):
+        left = size
+        while left and (piece := file.read(min(left, _PIECE))):
+            digest.update(piece)
+            left -= len(piece)
+    return digest.hexdigest()
 
 
 def lines_of(block: Block, ends: Ends) -> Iterator[str]:
@@ -126,23 +122,21 @@ def lines_of(block: Block, ends: Ends) -> Iterator[str]:
             size -= len(line)
             yield line
 
+    with _opened(block, ends) as (file, size):
+        yield from decoded(first(raw_lines(file), size), block.path, begins=block.begin == 0)
+
+
+@contextmanager
+def _opened(block: Block, ends: Ends) -> Iterator[tuple[BinaryIO, int]]:
+    """Yield the file of a block, at the beginning of the block's first sentence, and the bytes of its sentences."""
     try:
         with Path(block.path).open("rb") as file:
-            size = _enter(file, block, ends)
-            yield from decoded(first(raw_lines(file), size), block.path, begins=block.begin == 0)
+            end = file.seek(0, 2) if block.end is None else _behind_sentence(file, block.end, ends)
+            begin = _behind_sentence(file, block.begin, ends)
+            file.seek(begin)
+            yield file, max(0, end - begin)
     except OSError as error:
-        raise _unread(block, error) from None
-
-
-def _unread(block: Block, error: OSError) -> DataError:
-    return DataError(f"{block.path}: cannot be read: {reason(error)}", hint="check the path")
-
-
-def _enter(file: BinaryIO, block: Block, ends: Ends) -> int:
-    end = file.seek(0, 2) if block.end is None else _behind_sentence(file, block.end, ends)
-    begin = _behind_sentence(file, block.begin, ends)
-    file.seek(begin)
-    return max(0, end - begin)
+        raise DataError(f"{block.path}: cannot be read: {reason(error)}", hint="check the path") from None
 
 
 def _behind_sentence(file: BinaryIO, position: int, ends: Ends) -> int:

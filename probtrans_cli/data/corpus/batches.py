@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,11 +83,7 @@ class Windows(Sequence[NDArray[np.int64]]):
     def __len__(self) -> int:
         return self._ends[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> NDArray[np.int64]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[NDArray[np.int64]]: ...
-    def __getitem__(self, index: int | slice) -> NDArray[np.int64] | list[NDArray[np.int64]]:
+    def __getitem__(self, index: Any) -> Any:  # callers see the types of a sequence
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
         place = range(len(self))[index]

@@ -43,13 +43,7 @@ class Source:
     sha256: str
     lines: list[str] | None = field(default=None, repr=False)
     format: str = "text"  # how it is read; never `auto`
-
-    def by_content(self, format: str) -> bool:
-        """Return whether the file is CoNLL-U by its content alone; ``format``: `data.format`."""
-        return format == "auto" and self.format == "conllu" and format_by_name(self.path) is None
-
-    def entry(self) -> dict[str, str | int]:
-        return {"path": str(self.path), "bytes": self.size, "mtime_ns": self.mtime_ns, "sha256": self.sha256}
+    by_content: bool = False  # whether `data.format` is auto, and it is CoNLL-U by its content alone
 
 
 def find_sources(data: Data, checksums: Mapping[tuple[str, int, int], str]) -> list[Source]:
@@ -87,6 +81,7 @@ def find_sources(data: Data, checksums: Mapping[tuple[str, int, int], str]) -> l
                 size += len(raw)
             source = Source(split, Path("-"), size, 0, digest.hexdigest(), lines)
         source.format = format_of(path, "auto" if split == "raw" else data.format, source.lines)
+        source.by_content = data.format == "auto" and source.format == "conllu" and format_by_name(path) is None
         sources.append(source)
     return sources
 
@@ -121,12 +116,12 @@ _REMEDIES = {
 }
 
 
-def appearances(sources: Sequence[Source], format: str) -> Iterator[str]:
+def appearances(sources: Sequence[Source]) -> Iterator[str]:
     """Yield a warning for files that are read as CoNLL-U because they look so, or as text although they do not."""
     files: dict[tuple[bool, Appearance], list[str]] = {}
     for source in sources:
         is_text = source.format in ("text", "documents")  # the formats that any lines have
-        if source.by_content(format):
+        if source.by_content:
             kind: Appearance = "conllu"
         elif is_text:
             kind = appearance_of(source.path) if source.lines is None else appearance(source.lines)
@@ -283,7 +278,7 @@ def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:
         # Prepared before the format had all of its columns?
         if not {*format.columns} <= old["labels"].keys() or not {*format.stored_later} <= stored:
             return False
-    if any(source.by_content(data.format) for source in sources) and old["fingerprint"] != fingerprint(data, sources):
+    if any(source.by_content for source in sources) and old["fingerprint"] != fingerprint(data, sources):
         return False  # an earlier version has read it as text
     return is_intact(folder, old, sources)
 

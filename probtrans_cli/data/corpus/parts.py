@@ -14,6 +14,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -58,10 +59,6 @@ class Part:
     number: int  # in its split, from 0
     blocks: tuple[tuple[Source, Block], ...]
     whole: bool = False  # whether the split has this part alone, as its sentences do not stand alone
-
-    @property
-    def size(self) -> int:
-        return sum(block.size for _, block in self.blocks)
 
 
 def parts_of(data: Data, sources: Sequence[Source]) -> list[Part]:
@@ -139,16 +136,12 @@ def _counting_labels(sentences: Iterable[Sentence], counts: defaultdict[str, Cou
         yield sentence.words
 
 
-def begin_counting(data: Data, parts: Sequence[Part]) -> Callable[[int], Report]:
-    """Return a function that counts the words, labels and sentences of a part, by its number."""
-
-    def count(number: int) -> Report:
-        tally = Tally(parts[number].split)
-        labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        words = Counter(chain.from_iterable(_counting_labels(sentences_of(parts[number], data, tally), labels)))
-        return {"words": words, "labels": labels, "tally": _TALLY.dump_python(tally, mode="json")}
-
-    return count
+def _count(data: Data, parts: Sequence[Part], number: int) -> Report:
+    """Count the words, labels and sentences of a part, by its number."""
+    tally = Tally(parts[number].split)
+    labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    words = Counter(chain.from_iterable(_counting_labels(sentences_of(parts[number], data, tally), labels)))
+    return {"words": words, "labels": labels, "tally": _TALLY.dump_python(tally, mode="json")}
 
 
 def _count_all(
@@ -160,7 +153,8 @@ def _count_all(
     training = [number for number, part in enumerate(parts) if part.split in ("train", "raw")]
     if VOCABULARIES[data.vocabulary.kind].from_counts and not data.extra_words:
         words: Counter[str] = Counter()
-        for _, report in _each(training, parts, "counting", jobs, begin_counting, (data, parts)):
+        # A process has nothing to load before it counts: it begins with `partial(_count, data, parts)`.
+        for _, report in _each(training, parts, "counting", jobs, partial, (_count, data, parts)):
             words.update(report["words"])
             tally.add(_TALLY.validate_python(report["tally"]))
             for column, of_column in report["labels"].items():
@@ -209,13 +203,7 @@ def begin_encoding(data: Data, parts: Sequence[Part], folder: Path) -> Callable[
         unsplit = data.too_long == "split" and not training
         limits = data.model_copy(update={"too_long": "error"}) if unsplit else data
         left = shortened(sentences_of(part, data, tally), vocabulary, limits, tally)
-
-        def noted() -> Iterator[Sentence]:
-            yield from noting_new_labels(left, labels, tally)
-            if part.whole:
-                tally.require_some(data)
-
-        sentences = noted()
+        sentences = noting_new_labels(left, labels, tally)
         if encoding_of(data).alone:  # then a shard is encoded as soon as it is read
             shards = (chain([first], islice(sentences, size - 1)) for first in sentences)
             tables = (encode_corpus(data, shard, vocabulary, labels, training=training) for shard in shards)
@@ -283,7 +271,8 @@ def encode_all(data: Data, sources: Sequence[Source], folder: Path, jobs: int = 
 def _each(
     numbers: Sequence[int], parts: Sequence[Part], title: str, jobs: int, begin: Begin, arguments: tuple[Any, ...]
 ) -> Iterator[tuple[int, Report]]:
-    work = console.Work(sum(parts[number].size for number in numbers), title)
+    sizes = {number: sum(block.size for _, block in parts[number].blocks) for number in numbers}
+    work = console.Work(sum(sizes.values()), title)
     try:
         if jobs > 1 and len(numbers) > 1:
             done = Pool(jobs, begin, arguments).each(numbers)
@@ -291,7 +280,7 @@ def _each(
             do = begin(*arguments)
             done = ((number, from_json(json.dumps(do(number)))) for number in numbers)
         for number, report in done:
-            work.advance(parts[number].size)
+            work.advance(sizes[number])
             yield number, report
     finally:
         work.end()
@@ -330,6 +319,10 @@ def _manifest(
         warnings |= dict.fromkeys(tally.tag_warnings())
     warnings |= dict.fromkeys(together.header_warnings(data.format))
     splits = {name: Split(*(folder / file for file in files)) for name, files in shards.items()}
+    entries: dict[str, list[dict[str, Any]]] = {name: [] for name in splits}
+    for source in sources:
+        entry = {"path": str(source.path), "bytes": source.size, "mtime_ns": source.mtime_ns, "sha256": source.sha256}
+        entries[source.split].append(entry)
     for column in encoding.makes:
         if splits["train"].has(column):
             for ids in splits["train"].columns(column):
@@ -339,7 +332,7 @@ def _manifest(
         "version": __version__,
         "data": canonical(data),
         "fingerprint": fingerprint(data, sources),
-        "sources": {name: [source.entry() for source in sources if source.split == name] for name in splits},
+        "sources": entries,
         "vocabulary": {"kind": data.vocabulary.kind, "size": vocabulary.size, "special": len(vocabulary.specials)},
         "labels": {column: {label: counts[column][label] for label in names} for column, names in labels.items()},
         "splits": {name: _statistics(split, labels, vocabulary) for name, split in splits.items()},

@@ -168,7 +168,7 @@ def _opened(folder: Path, manifest: dict[str, Any]) -> Prepared:
 
 def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -> None:
     for warning in chain(
-        appearances(sources, recipe.data.format),
+        appearances(sources),
         repetitions(sources),
         prepared.manifest.get("warnings", []),
         label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest),
