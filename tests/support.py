@@ -22,9 +22,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NamedTuple, NoReturn
 
+import numpy as np
 import pytest
 import yaml
 
+from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.folders import find_folder
 from probtrans_cli.recipe.data import Data
 
@@ -487,6 +489,11 @@ def assert_near_text(found: str, wanted: str, *, abs: float = 2e-6) -> None:
     one, other = (re.split(r"(?<![\w.])(\d*\.\d+)", text) for text in (found, wanted))
     assert one[::2] == other[::2]
     assert_near([float(part) for part in one[1::2]], [float(part) for part in other[1::2]], abs=abs)
+
+
+def values_of(split: Split, column: str) -> np.ndarray:
+    """The values of a column of all sentences, in order."""
+    return np.concatenate([*split.columns(column)])
 
 
 def seeded(name: str) -> random.Random:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from probtrans_cli import checkpoint, console
 from probtrans_cli.data.corpus.prepared import Prepared
+from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.processes import ALONE, Ranks
 from probtrans_cli.errors import (
     CheckpointError,
@@ -83,7 +84,7 @@ class Trainer:
         self.network = self.model.network
         splits = TASKS[recipe.task.kind].load("complete")(self.model, prepared.splits, required=True)
         raw, labelled = splits.get("raw"), splits["train"]
-        self.train_split = labelled if raw is None else labelled.followed_by(raw)
+        self.train_split = labelled if raw is None else Split(*labelled.shards, *raw.shards)
         self.dev = splits.get("dev")
         self.tests = {name: splits[name] for name in ("test", "extra") if name in splits}
         named = {f"data.{name}": split for name, split in splits.items()}

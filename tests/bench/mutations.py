@@ -109,8 +109,8 @@ MUTATIONS = (
     Mutation("data/readers/conllu.py", "elif head == columns[0]:", "elif not head:", "tests/data/test_conllu.py"),
     Mutation(
         "data/corpus/store.py",
-        'return upos in ("PUNCT", "SYM")',
-        'return upos == "PUNCT"',
+        'PUNCTUATION = ("PUNCT", "SYM")',
+        'PUNCTUATION = ("PUNCT",)',
         "tests/data/test_store.py tests/trees/test_score.py",
     ),
     Mutation(

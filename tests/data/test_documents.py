@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import values_of
 
 from probtrans_cli.data.corpus.encode import PAIR, Corpus, Instance, Kind, encode_corpus, instances
 from probtrans_cli.data.corpus.store import Split
@@ -172,7 +173,7 @@ def test_words_and_their_frequencies(vocabulary: EnclosingVocabulary) -> None:
 def test_instances_follow_from_their_own_seed(vocabulary: EnclosingVocabulary) -> None:
     sentences = read(text())
     first, same, different = (encoded(sentences, vocabulary, seed=seed) for seed in (0, 0, 1))
-    assert first.column("ids").tolist() == same.column("ids").tolist() != different.column("ids").tolist()
+    assert values_of(first, "ids").tolist() == values_of(same, "ids").tolist() != values_of(different, "ids").tolist()
     twice = encoded(sentences, vocabulary, training=True, copies=2)
     assert len(twice) > 1.5 * len(encoded(sentences, vocabulary, training=True))
     assert len(encoded(sentences, vocabulary, copies=2)) == len(first)
@@ -187,7 +188,7 @@ def test_documents_that_do_not_give_what_is_asked_for(vocabulary: EnclosingVocab
     with pytest.raises(DataError, match="no document with two sentences"):
         encoded(alone, vocabulary, training=True, pairs="sop")
     assert len(encoded(alone, vocabulary, training=True, pairs="none")) == 3
-    assert set(np.asarray(encoded(alone, vocabulary).column(PAIR))) == {1}
+    assert set(values_of(encoded(alone, vocabulary), PAIR)) == {1}
 
 
 def test_features_are_not_for_documents() -> None:

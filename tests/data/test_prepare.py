@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from small_treebank import TRAIN, names, recipe, treebank
-from support import Stdin
+from support import Stdin, values_of
 
 from probtrans_cli.commands.prepare import report
 from probtrans_cli.data.corpus.manifest import canonical, find_sources, fingerprint, folder_of
@@ -35,7 +35,7 @@ def test_what_it_makes(corpus: Path) -> None:
     train, dev = made.splits["train"], made.splits["dev"]
     assert [made.vocabulary.decode(id) for id in train.row("ids", 0)] == ["the", "dog", "barks", "."]
     assert train.row("heads", 0).tolist() == [2, 3, 0, 3]
-    assert train.column("punct").tolist() == [False, False, False, True, False, True, False, False]
+    assert values_of(train, "punct").tolist() == [False, False, False, True, False, True, False, False]
     assert [made.vocabulary.decode(id) for id in dev.row("ids", 0)] == ["the", "<unk>", "<unk>"]
     assert dev.padded("upos", np.array([0, 1]), -1).tolist() == [[0, 1, 2], [-1, -1, -1]]
     assert dev.row("frequency", 0).tolist() == [2, 0, 0]

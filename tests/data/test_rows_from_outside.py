@@ -81,7 +81,7 @@ for format, fresh in (("auto", True), ("auto", False), ("slashed", True)):
     made = prepare(Recipe.model_validate({"name": "x", "data": {**data, "format": format}, "task": task}))
     assert made.fresh is fresh
     assert made.labels == {"tag": ["DET", "NOUN", "VERB"]}
-    assert [made.vocabulary.decode(id) for id in made.splits["train"].column("ids")] == ["t", "g", "b"]
+    assert [made.vocabulary.decode(id) for ids in made.splits["train"].columns("ids") for id in ids] == ["t", "g", "b"]
 assert made.manifest["data"]["vocabulary"] == vocabulary
 assert open_prepared(made.folder).vocabulary.first == "b"
 '''

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import values_of
 
 from probtrans_cli.data.corpus import batches, store
 from probtrans_cli.data.corpus.batches import plan
-from probtrans_cli.data.corpus.store import Split, encode_table, is_punctuation, table_of_rows, write_split
+from probtrans_cli.data.corpus.store import PUNCTUATION, Split, encode_table, table_of_rows, write_split
 from probtrans_cli.data.sentence import MOST_ROWS, Sentence, pack_rows, unpack_rows
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
@@ -104,7 +105,7 @@ def test_grids_are_numbers() -> None:
     with pytest.raises(ValueError, match="21 rows"):
         unpack_rows(np.zeros(3, dtype=np.int64), 21)
     corpus = [Sentence(words=["a", "b"]), Sentence(words=["a"], grid=[[1], [7]])]
-    assert Split.encode(corpus, AB, {}).column("grid").tolist() == [0, 0, 1 + 8 * 7]
+    assert values_of(Split.encode(corpus, AB, {}), "grid").tolist() == [0, 0, 1 + 8 * 7]
 
 
 def test_encoding_sentences() -> None:
@@ -126,7 +127,7 @@ def test_encoding_sentences() -> None:
         assert split.padded(name, np.array([0, 1]), fill).tolist() == expected, name
     assert split.padded("label", np.array([1, 1]), -1).tolist() == [[1], [1]]
     # Scores of trees leave out both, as the tables of others do.
-    assert [tag for tag in ("PUNCT", "SYM", "NOUN", "punct", "_") if is_punctuation(tag)] == ["PUNCT", "SYM"]
+    assert sorted(PUNCTUATION) == ["PUNCT", "SYM"]
 
 
 def test_a_tree_that_is_too_large_is_an_error() -> None:
@@ -173,7 +174,7 @@ def test_gathering_equals_plain_loops(tmp_path_factory: pytest.TempPathFactory, 
                 continue
             plain = [row[name] if row[name] is not None else [-1] * len(row["frequency"]) for row in rows]
             assert [split.row(name, i).tolist() for i in range(len(rows))] == plain
-            assert split.column(name).tolist() == [value for values in plain for value in values]
+            assert values_of(split, name).tolist() == [value for values in plain for value in values]
             padded = split.padded(name, chosen, fill=0)
             width = max((len(plain[i]) for i in chosen), default=0)
             assert padded.tolist() == [plain[i] + [0] * (width - len(plain[i])) for i in chosen]
@@ -246,7 +247,7 @@ def test_shards_have_what_one_file_has(both: tuple[Split, Split], monkeypatch: p
         assert whole.has(name), name
         assert many.has(name), name
         if name != "label":  # without a label there are as many -1 as words, of which only the first is ever looked at
-            np.testing.assert_array_equal(many.column(name), whole.column(name), name)
+            np.testing.assert_array_equal(values_of(many, name), values_of(whole, name), name)
         for index in random.permutation(60).tolist():
             np.testing.assert_array_equal(many.row(name, index), whole.row(name, index), name)
         for _ in range(5):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from small_forms import BEYOND, LINES, PARENTS, ROWS, Parent
 from small_tasks import batch_of, encode, evaluation, loss_of, random_network
+from support import values_of
 from torch import Tensor
 from torch.nn import functional
 
@@ -322,4 +323,4 @@ def test_what_is_learned_is_what_is_asked_for(parent: Parent) -> None:
         assert gradient.isfinite().all()
         assert gradient.any()
     assert corpus.task.outputs == sum(len(corpus.labels[column]) for column in corpus.task.section.learned)
-    assert UNLEARNED in corpus.dev.column("verb_name")
+    assert UNLEARNED in values_of(corpus.dev, "verb_name")

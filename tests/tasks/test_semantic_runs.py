@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_forms import BEYOND, LINES, NEW, ROWS, Parent
-from support import Invoke, refused
+from support import Invoke, refused, values_of
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.cogs import CASES, read_cogs
@@ -140,7 +140,7 @@ def test_labels_alone_train_what_forms_do(here: Path, invoke: Invoke) -> None:
     assert Path("tsv/labels.json").read_text() == Path("jsonl/labels.json").read_text()
     first, second = (Split(Path(ending) / "train.arrow") for ending in ("tsv", "jsonl"))
     for name in ("ids", "role", "category", "noun_type", "verb_name", "offset", "position", "parents", "case"):
-        assert np.array_equal(first.column(name), second.column(name))
+        assert np.array_equal(values_of(first, name), values_of(second, name))
     assert [first.text("form", index) for index in range(7)] == [row[1] for row in ROWS]
     assert [first.text("spelling", index) for index in range(7)] == [row[0] for row in ROWS]
     assert not second.has("form")

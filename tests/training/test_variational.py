@@ -10,6 +10,7 @@ import small_trainings
 import torch
 from safetensors.torch import load_file
 from small_trainings import metrics
+from support import values_of
 
 from probtrans_cli import checkpoint
 from probtrans_cli.data.corpus.prepared import prepare
@@ -50,7 +51,7 @@ def test_the_gradient_of_an_update_is_that_of_likelihood_and_divergence(bayes: s
     model, network = one.model, one.network
     batches = one.plan.batches(0)
     section = model.recipe.model.facts.variational
-    words = int((one.train_split.column("upos") >= 0).sum())
+    words = int((values_of(one.train_split, "upos") >= 0).sum())
     network.train()
     given, left = [], []
     for k, indices in enumerate(batches[:accumulate]):  # each with random numbers of its own
@@ -209,7 +210,7 @@ def test_a_probe_has_a_bayesian_output_layer() -> None:
 def test_units_are_what_the_loss_is_a_mean_over() -> None:
     """Words with a tag, sentences, words that masks hide (about 30 %), counted over the whole training split."""
     one = trainer()
-    assert one.divergence.units == int((one.train_split.column("upos") >= 0).sum())
+    assert one.divergence.units == int((values_of(one.train_split, "upos") >= 0).sum())
     assert trainer("task={kind: tagging, loss: sentences}").divergence.units == len(one.train_split)
     hidden = trainer("task={kind: mlm}").divergence.units
     assert hidden / int(one.train_split.lengths.sum()) == pytest.approx(0.3, abs=0.05)

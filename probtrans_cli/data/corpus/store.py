@@ -69,6 +69,8 @@ BYTES = ("spelling", "form")  # columns of bytes; a sentence without them has no
 MISSING = {"punct": 0, "parents": -2, "grid": 0}
 """What a word has in a column that its sentence does not have; -1 in all other columns."""
 KEPT = 5 << 18  # sentences of shards that stay in memory: those of a window of the plan of batches, and some more
+PUNCTUATION = ("PUNCT", "SYM")
+"""The tags (UPOS) of words that do not count where trees are scored without punctuation."""
 _LARGE = 2**31 - 1  # values that 32-bit offsets can address
 
 
@@ -88,52 +90,44 @@ def encode_table(sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: 
         nonlocal where
         for sentence in sentences:
             where = sentence.where
-            yield _row(sentence, vocabulary, ids)
+            words = sentence.words if sentence.looked_up is None else sentence.looked_up
+            encoded = vocabulary.encode_words(words, sentence.extra)
+            row: dict[str, Sequence[int] | None] = {
+                "ids": encoded.ids,
+                "frequency": vocabulary.frequencies(words),
+                "heads": sentence.heads,
+            }
+            if vocabulary.divides:
+                row["first"] = encoded.word_start
+            if vocabulary.omits:
+                with_id = set(range(len(words)) if encoded.read is None else encoded.read)
+                row["read"] = [word in with_id for word in range(len(words))]
+            if vocabulary.features is not None:
+                of_words = [*map(vocabulary.features.rows, words), ()]  # -1, the last: no word
+                of_tokens = [of_words[word] for word in encoded.word_of_piece]
+                row["widths"] = [len(features) for features in of_tokens]
+                row["features"] = list(chain.from_iterable(of_tokens))
+            for column, id_of in ids.items():
+                if column in sentence.labels:
+                    row[column] = [id_of.get(sentence.labels[column], -1)]
+                else:
+                    tags = sentence.tags.get(column)
+                    row[column] = None if tags is None else [id_of.get(tag, -1) for tag in tags]
+            upos = sentence.tags.get("upos")
+            row["punct"] = None if upos is None else [tag in PUNCTUATION for tag in upos]
+            row["parents"] = sentence.parents
+            row["grid"] = None if sentence.grid is None else pack_rows(sentence.grid, len(sentence.words))
+            row["spelling"] = row["form"] = None
+            if sentence.form is not None:  # Python's texts may have halves of a character
+                row["spelling"] = " ".join(sentence.words).encode("utf-8", "surrogatepass")
+                row["form"] = sentence.form.encode("utf-8", "surrogatepass")
+            yield row
 
     try:
         return table_of_rows(rows())
     except OverflowError:
         hint = "a sentence with a tree may have 32767 words, and a column as many labels"
         raise DataError(f"{where}: too large to be stored", hint=hint) from None
-
-
-def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[str, int]]) -> Row:
-    words = sentence.words if sentence.looked_up is None else sentence.looked_up
-    encoded = vocabulary.encode_words(words, sentence.extra)
-    row: dict[str, Sequence[int] | None] = {
-        "ids": encoded.ids,
-        "frequency": vocabulary.frequencies(words),
-        "heads": sentence.heads,
-    }
-    if vocabulary.divides:
-        row["first"] = encoded.word_start
-    if vocabulary.omits:
-        row["read"] = [vocabulary.reads(word) for word in words]
-    if vocabulary.features is not None:
-        of_words = [*map(vocabulary.features.rows, words), ()]  # -1, the last: no word
-        of_tokens = [of_words[word] for word in encoded.word_of_piece]
-        row["widths"] = [len(rows) for rows in of_tokens]
-        row["features"] = list(chain.from_iterable(of_tokens))
-    for column, id_of in ids.items():
-        if column in sentence.labels:
-            row[column] = [id_of.get(sentence.labels[column], -1)]
-        else:
-            tags = sentence.tags.get(column)
-            row[column] = None if tags is None else [id_of.get(tag, -1) for tag in tags]
-    upos = sentence.tags.get("upos")
-    row["punct"] = None if upos is None else [is_punctuation(tag) for tag in upos]
-    row["parents"] = sentence.parents
-    row["grid"] = None if sentence.grid is None else pack_rows(sentence.grid, len(sentence.words))
-    row["spelling"] = row["form"] = None
-    if sentence.form is not None:  # Python's texts may have halves of a character
-        row["spelling"] = " ".join(sentence.words).encode("utf-8", "surrogatepass")
-        row["form"] = sentence.form.encode("utf-8", "surrogatepass")
-    return row
-
-
-def is_punctuation(upos: str) -> bool:
-    """Return whether words of this tag do not count where trees are scored without punctuation."""
-    return upos in ("PUNCT", "SYM")
 
 
 def table_of_rows(rows: Iterable[Row]) -> pa.Table:
@@ -186,7 +180,7 @@ class Shard:
         """``table`` has at least the columns ``ids`` and ``frequency``, without nulls; ``file``: where it is."""
         self.table, self.file = table, file
         self.lacks: dict[str, Any] = {}  # columns that only other shards of its split have, with the type of a value
-        self._columns: dict[str, Arrays] = {}
+        self.columns: dict[str, Arrays] = {}  # those that are in memory
         for name in ("ids", "frequency"):
             self[name]
 
@@ -207,8 +201,8 @@ class Shard:
     def __getitem__(self, name: str) -> Arrays:
         """Return offsets and values of a column, as views of the mapped file (booleans are copied), or
         stand-ins for a column that the shard lacks."""
-        if name in self._columns:
-            return self._columns[name]
+        if name in self.columns:
+            return self.columns[name]
         offsets: NDArray[np.integer]
         values: NDArray[Any]
         if name not in self.lacks:
@@ -221,27 +215,8 @@ class Shard:
         else:
             offsets = self["frequency"][0] - self["frequency"][0][0]
             values = np.broadcast_to(self.lacks[name](MISSING.get(name, -1)), int(offsets[-1]))
-        self._columns[name] = offsets, values
+        self.columns[name] = offsets, values
         return offsets, values
-
-    def forget(self) -> None:
-        """Let the system have the memory back; columns are read from the file again when they are needed."""
-        self._columns.clear()
-        if self.file is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self.file.madvise(mmap.MADV_DONTNEED)
-
-    def with_all(self, schema: pa.Schema) -> pa.Table:
-        """Return the table with all columns of its split, in their order."""
-        columns = {}
-        for name in schema.names:
-            kind = schema.field(name).type
-            if name in self.table.column_names:
-                columns[name] = self.table[name].cast(kind)
-            else:
-                offsets, values = self[name]
-                flat = pa.array(np.ascontiguousarray(values), kind.value_type)
-                columns[name] = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat).cast(kind)
-        return pa.table(columns)
 
 
 class Split:
@@ -254,23 +229,23 @@ class Split:
         Raises:
             DataError: a file is missing or damaged.
         """
-        self._shards: list[Shard] = []
+        self.shards: list[Shard] = []
         self._used: OrderedDict[int, None] = OrderedDict()  # shards in memory, the latest one last
         self._kept = 0  # their sentences
         lengths, counts = [], [0]
         for number, shard in enumerate(shards):
             table = Shard.open(shard) if isinstance(shard, Path) else shard
-            self._shards.append(table if isinstance(table, Shard) else Shard(table))
+            self.shards.append(table if isinstance(table, Shard) else Shard(table))
             opened = self._shard(number)
             lengths.append(np.diff(opened["ids"][0]).astype(np.int32))
             counts.append(opened.table.num_rows)
         fields: dict[str, pa.Field] = {}
-        for field in chain.from_iterable(shard.table.schema for shard in self._shards):
+        for field in chain.from_iterable(shard.table.schema for shard in self.shards):
             if field.name not in fields or pa.types.is_large_list(field.type):
                 fields[field.name] = field
         self._schema: pa.Schema = pa.schema(list(fields.values()))
         """The columns that any shard has; of two list types the one with large offsets."""
-        for shard in self._shards:
+        for shard in self.shards:
             for field in self._schema:
                 if field.name not in shard.table.column_names:
                     shard.lacks[field.name] = field.type.value_type.to_pandas_dtype()
@@ -284,28 +259,26 @@ class Split:
         """Encode sentences in memory, exactly as `prepare` does; see :func:`encode_table`."""
         return cls(encode_table(sentences, vocabulary, labels))
 
-    def followed_by(self, split: Split) -> Split:
-        """Return the sentences of both, those of ``split`` last."""
-        return Split(*self._shards, *split._shards)
-
     def __len__(self) -> int:
         return len(self.lengths)
 
     def _shard(self, number: int) -> Shard:
         """Return a shard, and let the system have the memory of those that were not used for long."""
         if number not in self._used:
-            self._kept += self._shards[number].table.num_rows
+            self._kept += self.shards[number].table.num_rows
         self._used[number] = None
         self._used.move_to_end(number)
         while self._kept > KEPT and len(self._used) > 1:
-            oldest = self._shards[self._used.popitem(last=False)[0]]
-            oldest.forget()
+            oldest = self.shards[self._used.popitem(last=False)[0]]
+            oldest.columns.clear()  # they are read from the file again when they are needed
+            if oldest.file is not None and hasattr(mmap, "MADV_DONTNEED"):
+                oldest.file.madvise(mmap.MADV_DONTNEED)
             self._kept -= oldest.table.num_rows
-        return self._shards[number]
+        return self.shards[number]
 
     def _places(self, indices: NDArray[np.integer]) -> Iterator[tuple[int, Any, NDArray[np.integer]]]:
         """Yield each shard that has some of the sentences: its number, which of ``indices`` it has, and where."""
-        if len(self._shards) == 1:
+        if len(self.shards) == 1:
             yield 0, slice(None), indices
             return
         owners = np.searchsorted(self.bounds, indices, side="right") - 1
@@ -315,7 +288,7 @@ class Split:
     @cached_property
     def words(self) -> NDArray[np.int32]:
         """Number of words of every sentence."""
-        counts = [np.diff(self._shard(number)["frequency"][0]).astype(np.int32) for number in range(len(self._shards))]
+        counts = [np.diff(self._shard(number)["frequency"][0]).astype(np.int32) for number in range(len(self.shards))]
         return np.concatenate([np.zeros(0, dtype=np.int32), *counts])
 
     def select(self, indices: NDArray[np.integer]) -> Split:
@@ -324,7 +297,16 @@ class Split:
         order = np.zeros(len(indices), dtype=np.int64)
         for number, chosen, places in self._places(indices):
             order[chosen] = np.arange(len(places)) + sum(part.num_rows for part in parts)
-            parts.append(self._shard(number).with_all(self._schema).take(places))
+            shard, columns = self._shard(number), {}
+            for field in self._schema:
+                if field.name in shard.table.column_names:
+                    columns[field.name] = shard.table[field.name].cast(field.type)
+                else:
+                    offsets, values = shard[field.name]
+                    flat = pa.array(np.ascontiguousarray(values), field.type.value_type)
+                    stand_in = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
+                    columns[field.name] = stand_in.cast(field.type)
+            parts.append(pa.table(columns).take(places))
         return Split(parts[0] if len(parts) == 1 else pa.concat_tables(parts).take(order))
 
     def with_column(self, name: str, values: Sequence[Sequence[int]]) -> Split:
@@ -340,19 +322,15 @@ class Split:
         return name in self._schema.names
 
     def columns(self, name: str) -> Iterator[NDArray[Any]]:
+        """Return the values of all sentences in order, those of each shard in an array."""
         if not self.has(name):
             raise KeyError(name)
-        arrays = (self._shard(number)[name] for number in range(len(self._shards)))
+        arrays = (self._shard(number)[name] for number in range(len(self.shards)))
         return (values[offsets[0] : offsets[-1]] for offsets, values in arrays)
-
-    def column(self, name: str) -> NDArray[Any]:
-        """Return the values of all sentences in order; those of several shards are copied."""
-        values = list(self.columns(name))
-        return values[0] if len(values) == 1 else np.concatenate(values)
 
     def row(self, name: str, index: int) -> NDArray[Any]:
         """Return the values of a sentence, in the column's own type."""
-        number = int(np.searchsorted(self.bounds, index, side="right")) - 1 if len(self._shards) > 1 else 0
+        number = int(np.searchsorted(self.bounds, index, side="right")) - 1 if len(self.shards) > 1 else 0
         offsets, values = self._shard(number)[name]
         place = int(index - self.bounds[number])
         row: NDArray[Any] = values[offsets[place] : offsets[place + 1]]

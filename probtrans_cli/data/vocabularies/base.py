@@ -144,10 +144,6 @@ class Vocabulary(ABC):
     def frequencies(self, words: Sequence[str]) -> list[int]:
         return list(map(self.frequency, words))
 
-    def reads(self, word: str) -> bool:  # noqa: ARG002
-        """Return whether a word has an id, known or not."""
-        return True
-
     def knows(self, word: str) -> bool:
         """Return whether a word has ids of its own."""
         return self.UNKNOWN not in self.encode_words([word]).ids

@@ -82,7 +82,7 @@ class Words(Vocabulary):
             ids.append(self._extra[name])
         if not self.omits:
             return EncodedWords(ids, list(range(len(ids))), len(ids))
-        read = [self.reads(word) for word in words]
+        read = [is_word(word) for word in words]
         ids = list(compress(ids, read))
         start = [max(position - 1, 0) for position in accumulate(read)]
         return EncodedWords(ids, start, len(ids), list(compress(range(len(words)), read)))
@@ -91,9 +91,6 @@ class Words(Vocabulary):
         spans = list(token_spans(text))
         encoded = self.encode_words([text[start:end] for start, end in spans])
         return EncodedText(encoded.ids, [spans[word] for word in encoded.word_of_piece], [0] * len(encoded.ids))
-
-    def reads(self, word: str) -> bool:
-        return not self.omits or is_word(word)
 
     def decode(self, id: int) -> str:
         return SPECIALS[id] if id < len(SPECIALS) else self.words[id - len(SPECIALS)]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from probtrans_cli.console import log
-from probtrans_cli.data.corpus.store import is_punctuation
+from probtrans_cli.data.corpus.store import PUNCTUATION
 from probtrans_cli.data.corpus.tally import Tally
 from probtrans_cli.data.entities import (
     NO_TYPE,
@@ -110,7 +110,7 @@ def score_trees(predictions: str, gold: str | None) -> dict[str, Any]:
     if warning := scoring.warning_of_gold(heads[1], lambda index: pairs[index][1].where):
         log(warning)
     tags = [gold_sentence.tags.get("upos") for _, gold_sentence in pairs]
-    punct = [np.array([is_punctuation(tag) for tag in of_words]) for of_words in tags if of_words is not None]
+    punct = [np.array([tag in PUNCTUATION for tag in of_words]) for of_words in tags if of_words is not None]
     trees: dict[str, Any] = dict(scoring.attachment(heads[1], heads[0], punct if len(punct) == len(pairs) else None))
     trees["conventions"] = {name: text for name, text in scoring.CONVENTIONS.items() if name in trees}
     rows = [(_rows(gold_sentence), _rows(sentence)) for sentence, gold_sentence in pairs]
