@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probtrans_cli.data.entities import Scheme, Span, faults, read_spans, tags_of
+from probtrans_cli.data.entities import Scheme, Span, compare, faults, read_spans, scores_of, tags_of
 
 
 def problems(tags: Sequence[str], scheme: Scheme) -> tuple[int, str] | None:
     """Where and why the tags first break the rules of the scheme; None if they are valid."""
     return next(((fault.index, fault.reason) for fault in faults(tags, scheme)), None)
+
+
+def entity_scores(
+    gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None
+) -> dict[str, float]:
+    return scores_of(compare(gold, predicted, scheme).counts())
 
 
 def spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:

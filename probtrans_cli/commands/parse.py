@@ -14,9 +14,9 @@ from pkgutil import resolve_name
 from typing import Literal, TextIO
 
 from probtrans_cli import atomic, console
-from probtrans_cli.data.files import require_output
+from probtrans_cli.data.files import display_name, require_output
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.streams import PATIENCE, chunks, excess, located, read, too_long
+from probtrans_cli.data.streams import PATIENCE, chunks, excess, form_of, located, sentences_of, too_long
 from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.errors import ProbtransError, UsageError
 from probtrans_cli.folders.checkpoints import locate
@@ -210,7 +210,9 @@ def parse(request: ParseRequest) -> None:
         folder = output
 
     def sentences_of_files(longest: int | None, *, split: bool) -> Iterator[Sentence]:
-        return chain.from_iterable(read(file, request.input_form, longest, split=split) for file in files)
+        for file in files:
+            input_form, lines = form_of(file, request.input_form)
+            yield from sentences_of(lines, display_name(file), input_form, longest, split=split)
 
     only: list[Sentence] | None = None
     if form.write_folder and folder is None:  # more than one is an error, which does not wait for the model

@@ -48,13 +48,9 @@ class Block:
     end: int | None = None  # None: up to the end of the file
     file: Version | None = None  # its file, as it was when the block was cut; None: this is not checked
 
-    @property
-    def is_whole(self) -> bool:
-        return self.begin == 0 and self.end is None
-
     def __str__(self) -> str:
-        name = display_name(self.path)
-        return name if self.is_whole else f"{name}, bytes {self.begin:,} to {self.begin + self.size:,}"
+        name, is_whole = display_name(self.path), self.begin == 0 and self.end is None
+        return name if is_whole else f"{name}, bytes {self.begin:,} to {self.begin + self.size:,}"
 
 
 def cut(path: str, size: int, largest: int, file: Version | None = None) -> list[Block]:
@@ -113,7 +109,7 @@ def lines_of(block: Block, ends: Ends) -> Iterator[str]:
     Raises:
         DataError: as `open_lines`; lines are counted from the beginning of the block, see :func:`in_file`.
     """
-    if block.is_whole:
+    if block.begin == 0 and block.end is None:  # the whole file, which may be compressed
         yield from open_lines(block.path)
         return
 

@@ -123,21 +123,16 @@ def faults(tags: Sequence[str], scheme: Scheme) -> Iterator[Fault]:
         if tag != "O" and not (tag[:1] in letters and tag[1:2] == "-" and tag[2:]):
             valid = "".join(f", {letter}-TYPE" for letter in letters)
             yield Fault(index, f"{tag!r} is no tag of {scheme} (O{valid})", known=False)
-        elif reason := _reason(before, tag, scheme):
+        elif reason := misplaced(before, tag, scheme):
             yield Fault(index, reason, known=True)
         before = tag
-    if reason := _reason(before, "", scheme):
+    if reason := misplaced(before, "", scheme):
         yield Fault(len(tags) - 1, reason, known=True)
 
 
-def may_follow(before: str, tag: str, scheme: Scheme) -> bool:
-    """Whether a tag of the scheme may come directly after ``before``; the empty text is the sentence's start or end."""
-    return _reason(before, tag, scheme) is None
-
-
-def _reason(before: str, tag: str, scheme: Scheme) -> str | None:
-    """Return why ``tag`` of the scheme cannot come directly after ``before``, as in :func:`may_follow`; None if it
-    can."""
+def misplaced(before: str, tag: str, scheme: Scheme) -> str | None:
+    """Return why a tag of the scheme may not come directly after ``before``; None: it may. The empty text is the
+    sentence's start or end."""
     rules = _RULES[scheme]
     place = f"{tag} after {before}" if before else f"{tag} at the start"
     if not tag:
@@ -359,9 +354,3 @@ def _scores(counts: Counter[str]) -> dict[str, float]:
     precision = counts["right"] / max(counts["predicted"], 1)
     recall = counts["right"] / max(counts["gold"], 1)
     return {"f1": f1(precision, recall), "precision": precision, "recall": recall}
-
-
-def entity_scores(
-    gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None
-) -> dict[str, float]:
-    return scores_of(compare(gold, predicted, scheme).counts())

@@ -146,12 +146,8 @@ def begin(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
 # --- compressed files -------------------------------------------------------------------------------------------------
 
 
-class ArchiveError(Exception):
-    """An archive that cannot be unpacked; ``hint``: what to do about it, if there is a special reason."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+class ArchiveError(DataError):
+    """An archive that cannot be unpacked; it has a hint where there is a special reason."""
 
 
 def ending_of(path: str | Path) -> str:
@@ -183,11 +179,12 @@ class _Unpacked(io.RawIOBase):
                 hint = "its window is larger than 128 MiB: pack it again without --ultra and with --long=27 at most"
             elif "Memory usage limit" in str(error):
                 hint = f"it needs more than {_XZ_MEMORY >> 20} MiB to be unpacked: pack it again with xz -9 at most"
-            raise ArchiveError(str(error), hint) from None
+            raise ArchiveError(str(error), hint=hint) from None
         self.unpacked += count
         if self.limit is not None and self.unpacked > self.limit:
             message = f"it has more than {self.limit:,} bytes, {UNPACKED_RATIO:,} times its size or more"
-            raise ArchiveError(message, "no text does; if this one should, unpack it, and give the unpacked file")
+            hint = "no text does; if this one should, unpack it, and give the unpacked file"
+            raise ArchiveError(message, hint=hint)
         return count
 
     def close(self) -> None:
@@ -302,16 +299,16 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
             hint = "a corpus is read more than once: write it into a file, or give - for standard input"
             raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)
     tried = ", ".join(map(str, candidates))
-    kind, hint = ("file", "check the name") if once else ("corpus", _where_to_get(path))
+    if once:
+        hint = "check the name"
+    elif path.startswith(EMBEDDED):
+        hint = "there are embedded:toy/{train,dev,test}.conllu and embedded:tuples/{train,dev}.jsonl"
+    else:
+        command = command_for(path)
+        hint = f"fetch it: {command}; or" if command else "check the name (`probtrans fetch` lists what it can get), or"
+        hint += " set PROBTRANS_DATA to the folder that holds it"
+    kind = "file" if once else "corpus"
     raise DataError(f"{begins}there is no {kind} {path!r} (tried {tried}; also with {ENDINGS})", hint=hint)
-
-
-def _where_to_get(path: str) -> str:
-    if path.startswith(EMBEDDED):
-        return "there are embedded:toy/{train,dev,test}.conllu and embedded:tuples/{train,dev}.jsonl"
-    command = command_for(path)
-    get = f"fetch it: {command}; or" if command else "check the name (`probtrans fetch` lists what it can get), or"
-    return f"{get} set PROBTRANS_DATA to the folder that holds it"
 
 
 def find_all(path: str, key: str | None = None) -> list[Path]:

@@ -107,12 +107,8 @@ def places_of_kinds(kinds: Sequence[str]) -> dict[str, list[int]]:
     and proper nouns are, VERB, PREP, and all others."""
     places: dict[str, list[int]] = {}
     for i, kind in enumerate(kinds):
-        places.setdefault(_merged_kind(kind), []).append(i)
+        places.setdefault("NOUN" if kind.endswith("NOUN") else kind, []).append(i)
     return places
-
-
-def _merged_kind(kind: str) -> str:
-    return "NOUN" if kind.endswith("NOUN") else kind
 
 
 def parents_by_category(labels: GraphLabels) -> list[str]:
@@ -122,7 +118,7 @@ def parents_by_category(labels: GraphLabels) -> list[str]:
     places = places_of_kinds(kinds)
     texts = []
     for i, parent in enumerate(labels.parents):
-        kind = _merged_kind(kinds[parent])
+        kind = "NOUN" if kinds[parent].endswith("NOUN") else kinds[parent]
         before = bisect_right if parent > i else bisect_left
         number = before(places[kind], parent) - before(places[kind], i)
         texts.append("" if parent < 0 else f"{number:+d} {kind}".strip())
@@ -177,74 +173,71 @@ def analyse(words: Sequence[str], logical_form: str) -> GraphLabels:
                 category = "VERB"
         if category:
             return GraphLabels([-1], [""], [category], [""], [verb])
-    analysis = _Reading(words).read(logical_form)
+    analysis = _read(words, logical_form)
     # What the reading did not look at (order, separators, stars, zeros) shows when the form is written again.
     if (written := _write(words, analysis)) != logical_form:
         raise ValueError(f"the form is not in order: its terms make {written!r}")
     return analysis
 
 
-class _Reading:
-    """The state of reading a form, term by term."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        n = len(words)
-        self.words = words
-        self.labels = GraphLabels([-1] * n, [""] * n, [""] * n, [""] * n, [""] * n)
-        self.unused: dict[str, list[int]] = {}  # places of every word that no name has taken, the first one last
-        for i in range(n - 1, -1, -1):
-            self.unused.setdefault(words[i], []).append(i)
-
-    def read(self, form: str) -> GraphLabels:
-        for term in _BETWEEN_TERMS.split(form):
-            if match := _RELATION.fullmatch(term):
-                verb, role, head, variable, name = match.groups()
-                i = self.place(term, head)
-                infinitive = self.labels.role[i] == "xcomp"
-                if self.labels.verb_name[i] not in ("", verb):
-                    raise ValueError(f"{term!r}: the verb of word {i} was {self.labels.verb_name[i]!r} before")
-                self.labels.verb_name[i] = verb
-                self.labels.category[i] = "" if infinitive else "VERB"
-                if infinitive and role == "agent":  # that of the verb above it
-                    continue
-                if variable is not None:
-                    self.attach(term, self.place(term, variable), i, role)
-                elif places := self.unused.get(name):
-                    k = places.pop()
-                    self.attach(term, k, i, role)
-                    self.labels.category[k] = "PNOUN"
-                else:
-                    raise ValueError(f"{term!r}: no {'other ' if name in self.words else ''}{name!r} in the sentence")
-            elif match := _NOUN.fullmatch(term):
-                star, word, variable = match.groups()
-                i = self.place(term, variable, word)
-                self.labels.category[i] = "CNOUN"
-                self.labels.noun_type[i] = "DEF" if star else "INDEF"
-            elif match := _MODIFIER.fullmatch(term):
-                word, preposition, head, noun = match.groups()
-                i, k = self.place(term, head, word), self.place(term, noun)
-                j = next((j for j in range(k - 1, i, -1) if self.words[j] == preposition), None)
-                if j is None:
-                    raise ValueError(f"{term!r}: no {preposition!r} between the words {i} and {k}")
-                self.attach(term, j, i, "PREP")
-                self.attach(term, k, j, "PP_NOUN")
+def _read(words: Sequence[str], form: str) -> GraphLabels:
+    """Return the labels that the terms of a form give, whatever stands between them."""
+    n = len(words)
+    labels = GraphLabels([-1] * n, [""] * n, [""] * n, [""] * n, [""] * n)
+    unused: dict[str, list[int]] = {}  # places of every word that no name has taken, the first one last
+    for i in range(n - 1, -1, -1):
+        unused.setdefault(words[i], []).append(i)
+    for term in _BETWEEN_TERMS.split(form):
+        if match := _RELATION.fullmatch(term):
+            verb, role, head, variable, name = match.groups()
+            i = _place(words, term, head)
+            infinitive = labels.role[i] == "xcomp"
+            if labels.verb_name[i] not in ("", verb):
+                raise ValueError(f"{term!r}: the verb of word {i} was {labels.verb_name[i]!r} before")
+            labels.verb_name[i] = verb
+            labels.category[i] = "" if infinitive else "VERB"
+            if infinitive and role == "agent":  # that of the verb above it
+                continue
+            if variable is not None:
+                _attach(labels, term, _place(words, term, variable), i, role)
+            elif places := unused.get(name):
+                k = places.pop()
+                _attach(labels, term, k, i, role)
+                labels.category[k] = "PNOUN"
             else:
-                raise ValueError(f"{term!r} is not a term of a logical form")
-        return self.labels
+                raise ValueError(f"{term!r}: no {'other ' if name in words else ''}{name!r} in the sentence")
+        elif match := _NOUN.fullmatch(term):
+            star, word, variable = match.groups()
+            i = _place(words, term, variable, word)
+            labels.category[i] = "CNOUN"
+            labels.noun_type[i] = "DEF" if star else "INDEF"
+        elif match := _MODIFIER.fullmatch(term):
+            word, preposition, head, noun = match.groups()
+            i, k = _place(words, term, head, word), _place(words, term, noun)
+            j = next((j for j in range(k - 1, i, -1) if words[j] == preposition), None)
+            if j is None:
+                raise ValueError(f"{term!r}: no {preposition!r} between the words {i} and {k}")
+            _attach(labels, term, j, i, "PREP")
+            _attach(labels, term, k, j, "PP_NOUN")
+        else:
+            raise ValueError(f"{term!r} is not a term of a logical form")
+    return labels
 
-    def place(self, term: str, variable: str, word: str | None = None) -> int:
-        """Return the index of a variable; its word must be ``word``, if that is not None (forms have no capitals)."""
-        i = int(variable)
-        if i >= len(self.words):
-            raise ValueError(f"x _ {variable} in {term!r}: the sentence has {len(self.words)} words")
-        if word is not None and self.words[i].lower() != word:
-            raise ValueError(f"{term!r}: word {i} of the sentence is {self.words[i]!r}")
-        return i
 
-    def attach(self, term: str, i: int, parent: int, role: str) -> None:
-        if self.labels.role[i]:
-            raise ValueError(f"{term!r}: word {i} has a role already, {self.labels.role[i]}")
-        self.labels.parents[i], self.labels.role[i] = parent, role
+def _place(words: Sequence[str], term: str, variable: str, word: str | None = None) -> int:
+    """Return the index of a variable; its word must be ``word``, if that is not None (forms have no capitals)."""
+    i = int(variable)
+    if i >= len(words):
+        raise ValueError(f"x _ {variable} in {term!r}: the sentence has {len(words)} words")
+    if word is not None and words[i].lower() != word:
+        raise ValueError(f"{term!r}: word {i} of the sentence is {words[i]!r}")
+    return i
+
+
+def _attach(labels: GraphLabels, term: str, i: int, parent: int, role: str) -> None:
+    if labels.role[i]:
+        raise ValueError(f"{term!r}: word {i} has a role already, {labels.role[i]}")
+    labels.parents[i], labels.role[i] = parent, role
 
 
 # --- from labels to forms ---------------------------------------------------------------------------------------------

@@ -60,10 +60,6 @@ class _Process:
         kind = getattr(errors, fault["kind"], errors.ProbtransError)
         raise kind(fault["message"], hint=fault["hint"])
 
-    def end(self) -> None:
-        self.connection.close()
-        self.process.join()
-
 
 @dataclass
 class Pool:
@@ -111,13 +107,15 @@ class Pool:
                         except ConnectionError:  # it died just now, without having begun
                             waiting.appendleft(worker.task)
                     del self._at_work[worker.connection]
-                    worker.end()
+                    worker.connection.close()
+                    worker.process.join()
                     if waiting:
                         self._start()
         finally:
             for worker in self._at_work.values():
                 worker.process.terminate()
-                worker.end()
+                worker.connection.close()
+                worker.process.join()
             self._at_work.clear()
 
     def _start(self) -> None:
@@ -217,6 +215,7 @@ class Ranks:
 
     def meet(self, purpose: str) -> None:
         """Wait until all processes call this."""
+        self.largest(0, purpose)
 
     def done(self, name: str, answer: str = "") -> None:
         """Let the processes go on that wait for this event, by its name."""

@@ -99,13 +99,6 @@ def divided(text: str, where: str = "") -> Sentence:
     return Sentence(tokenize(text), text=text, where=where)
 
 
-def without_extra_words(sentence: Sentence) -> Sentence:
-    """Return the words of the text alone, without the extra words behind them, and without their labels."""
-    if not sentence.extra:
-        return sentence
-    return Sentence(sentence.words[: -sentence.extra], text=sentence.text, where=sentence.where)
-
-
 def extra_words(number: int) -> list[str]:
     """Return how the extra words of a sentence are spelled; see :attr:`Sentence.extra`."""
     return [f"[unused{i}]" for i in range(1, number + 1)]

@@ -9,7 +9,7 @@ from queue import Empty, Queue
 from threading import Event, Thread
 
 from probtrans_cli import console
-from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.data.files import find, open_lines
 from probtrans_cli.data.readers import format_by_name
 from probtrans_cli.data.readers.appearance import Appearance, appearance_of, look_ahead, misread, watched
 from probtrans_cli.data.readers.conllu import read_conllu
@@ -36,16 +36,6 @@ _REMEDIES: dict[Appearance, str] = {
 def located(files: Iterable[str]) -> list[str]:
     """Return the paths of files: as named, or else where :func:`probtrans_cli.data.files.find` looks for corpora."""
     return [name if name == "-" or holds(Path.exists, Path(name)) else str(find(name, once=True)) for name in files]
-
-
-def read(path: str, input_form: str, longest: int | None = None, *, split: bool = False) -> Iterator[Sentence]:
-    """Yield the sentences of a file; an empty line of text is an empty sentence.
-
-    Raises:
-        DataError: a sentence of text has more words than ``longest``; see also the readers.
-    """
-    form, lines = form_of(path, input_form)
-    yield from sentences_of(lines, display_name(path), form, longest, split=split)
 
 
 def form_of(path: str, input_form: str, tell: Callable[[str], None] = console.log) -> tuple[str, Iterator[str]]:
@@ -75,6 +65,13 @@ def appearances(paths: Iterable[str], input_form: str) -> Iterator[str]:
 def sentences_of(
     lines: Iterable[str], name: str, form: str, longest: int | None = None, *, split: bool = False
 ) -> Iterator[Sentence]:
+    """Yield the sentences of the lines of a file called ``name``; an empty line of text is an empty sentence.
+
+    ``split``: a line of text may have several sentences.
+
+    Raises:
+        DataError: a sentence of text has more words than ``longest``; see also the readers.
+    """
     if form == "conllu":
         yield from read_conllu(lines, name)
     elif form == "tokens":

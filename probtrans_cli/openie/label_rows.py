@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from probtrans_cli.data.readers.appearance import begun
+from probtrans_cli.data.files import up_to
+from probtrans_cli.data.readers.appearance import has_content
 from probtrans_cli.data.readers.conllu import COLUMNS, column_names
 from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.tokens import words_of
@@ -109,7 +110,7 @@ def grid_format(lines: Iterable[str]) -> tuple[GridFormat | None, Iterator[str]]
     Lines of CoNLL-U have coordinations, and all others with tabs have tuples. A JSON object says it by its keys. A line
     of words that ends in extra words has tuples; else it has coordinations.
     """
-    start, lines = begun(lines)
+    start, lines = up_to(lines, has_content)
     first = next((line.strip() for line in start if line.strip()), "")
     if not first:
         return None, lines

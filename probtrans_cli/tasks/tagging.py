@@ -20,7 +20,7 @@ from probtrans_cli.data.entities import (
     Scheme,
     compare,
     entity_records,
-    may_follow,
+    misplaced,
     scores_by_type,
     scores_of,
 )
@@ -298,9 +298,9 @@ class Allowed(NamedTuple):
 def allowed_by(names: Sequence[str], scheme: Scheme) -> Allowed:
     """Return what a scheme allows of these tags, which are all its own."""
     return Allowed(
-        torch.tensor([may_follow("", name, scheme) for name in names]),
-        torch.tensor([[may_follow(before, name, scheme) for name in names] for before in names]),
-        torch.tensor([may_follow(name, "", scheme) for name in names]),
+        torch.tensor([misplaced("", name, scheme) is None for name in names]),
+        torch.tensor([[misplaced(before, name, scheme) is None for name in names] for before in names]),
+        torch.tensor([misplaced(name, "", scheme) is None for name in names]),
     )
 
 

@@ -146,9 +146,6 @@ class Group(Ranks):
             dist.broadcast(tensor, 0)
         return bytes(tensor.numpy()[: int(size)])
 
-    def meet(self, purpose: str) -> None:
-        self.largest(0, purpose)
-
     # --- what the first process does alone, however long it takes -----------------------------------------------------
 
     def done(self, name: str, answer: str = "") -> None:

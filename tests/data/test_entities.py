@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tags import convert, problems, spans
+from tags import convert, entity_scores, problems, spans
 
 from probtrans_cli.data.entities import (
     MisfitError,
@@ -20,9 +20,8 @@ from probtrans_cli.data.entities import (
     Span,
     compare,
     detect,
-    entity_scores,
     faults,
-    may_follow,
+    misplaced,
     plain_tags,
     read_spans,
     strict_spans,
@@ -178,7 +177,7 @@ def test_each_tag_that_may_not_follow_the_one_before_is_a_fault() -> None:
         for tags in every(scheme):
             pairs = zip(["", *tags], [*tags, ""], strict=True)
             known = [fault.known for fault in faults(tags, scheme)]
-            assert known == [True] * sum(not may_follow(*pair, scheme) for pair in pairs), tags
+            assert known == [True] * sum(misplaced(*pair, scheme) is not None for pair in pairs), tags
     mixed = faults(["O", "I-X", "B-X", "S-X", "I-Y", "NNP"], "iob2")
     assert [(fault.index, fault.known) for fault in mixed] == [(1, True), (3, False), (4, True), (5, False)]
 

@@ -23,7 +23,7 @@ from support import Invoke, real_data
 from probtrans_cli import cli
 from probtrans_cli.commands.eval import EvalRequest
 from probtrans_cli.commands.parse import ParseRequest
-from probtrans_cli.data.entities import may_follow
+from probtrans_cli.data.entities import misplaced
 from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.export import answers as module
 from probtrans_cli.export.answers import Answers, RefusedError, best_valid
@@ -125,7 +125,7 @@ def test_entities_are_valid_as_those_of_parse(place: Path, invoke: Invoke) -> No
 
 
 def valid(tags: Sequence[str]) -> bool:
-    return all(may_follow(before, tag, "iob2") for before, tag in pairwise(["", *tags, ""]))
+    return all(misplaced(before, tag, "iob2") is None for before, tag in pairwise(["", *tags, ""]))
 
 
 def test_the_best_valid_tags_are_those_of_the_task() -> None:

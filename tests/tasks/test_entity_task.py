@@ -10,12 +10,12 @@ import pytest
 import torch
 from small_entities import DEV, TRAIN
 from small_tasks import batch_of, encode, evaluation, linear, loss_of, random_network
-from tags import problems, spans
+from tags import entity_scores, problems, spans
 from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.entities import entity_scores, read_spans
+from probtrans_cli.data.entities import read_spans
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import PAD

@@ -43,19 +43,15 @@ _HELD = 1 << 20  # characters of lines that have been passed on
 _LEAST_ROWS = 5  # that show that their last column has tags
 
 
-def begun(lines: Iterable[str]) -> tuple[list[str], Iterator[str]]:
-    """Return the lines up to the first that is neither blank nor a comment (none of an empty file), and all lines."""
-    return up_to(lines, _has_content)
-
-
-def _has_content(line: str) -> bool:
+def has_content(line: str) -> bool:
+    """Return whether a line is neither blank nor a comment."""
     return bool(line.strip()) and line[0] != "#"
 
 
 def begins_as_conllu(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
     """Return whether the first line that is neither blank nor a comment is a word of CoNLL-U, or a comment names
     columns; and all lines."""
-    first, lines = begun(lines)
+    first, lines = up_to(lines, has_content)
     named = any(column_names(line) is not None for line in first if line.startswith("#"))
     return named or (bool(first) and first[-1].count("\t") == len(COLUMNS) - 1), lines
 
@@ -66,19 +62,19 @@ def look_ahead(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
     No more of them is read than what decides it: a comment that UD defines, or else the first line that is neither
     blank nor begins with `#`, as text may.
     """
-    first, lines = up_to(lines, lambda line: bool(_COMMENT.match(line)) or _has_content(line))
+    first, lines = up_to(lines, lambda line: bool(_COMMENT.match(line)) or has_content(line))
     return appearance(first) == "conllu", lines
 
 
 def appearance(lines: Iterable[str]) -> Appearance:
     """Return what the lines of a file look like, of which no more than the first are read."""
-    first, lines = begun(lines)
+    first, lines = up_to(lines, has_content)
     lines, _ = up_to(islice(lines, len(first) + LOOKED_AT), lambda _: False)
     content: list[str] = []
     for line in lines:
         if not content and _COMMENT.match(line):
             return "conllu"
-        if _has_content(line):
+        if has_content(line):
             content.append(line.removesuffix("\r"))
     if not content:
         return "text"

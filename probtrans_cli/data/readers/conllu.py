@@ -316,7 +316,10 @@ def annotated(
     for values in (heads, *columns.values(), *misc.values()):
         if values is not None and len(values) != count:
             raise ValueError(f"{sentence.where}: {len(values)} values for {count} words")
-    new = {COLUMNS.index(name.upper()): [_value(value) for value in values] for name, values in columns.items()}
+    new = {
+        COLUMNS.index(name.upper()): [_cell(value).replace(" ", "_") for value in values]
+        for name, values in columns.items()
+    }
     if heads is not None:
         new[_HEAD] = [str(int(head)) for head in heads]
         new[_DEPREL] = ["root" if head == 0 else "dep" for head in heads]
@@ -354,7 +357,7 @@ def annotated(
 
 
 def _table_of_text(sentence: Sentence) -> tuple[str, list[list[str]]]:
-    forms = list(map(_form, sentence.words))
+    forms = list(map(_cell, sentence.words))
     text, spans = " ".join(forms), []
     if sentence.text is not None and forms:
         text, spans = _one_line(sentence.text), character_spans(sentence)[1]
@@ -369,12 +372,7 @@ def _one_line(text: str) -> str:
     return (_LINE_BREAKS.sub(" ", text) if _LINE_BREAKS.search(text) else text).strip(" ") or "_"
 
 
-_form = lru_cache(REMEMBERED)(_one_line)  # words come again and again; texts and comments do not
-
-
-@lru_cache(REMEMBERED)
-def _value(text: str) -> str:
-    return _one_line(text).replace(" ", "_")
+_cell = lru_cache(REMEMBERED)(_one_line)  # words and tags come again and again; texts and comments do not
 
 
 # --- gold trees -------------------------------------------------------------------------------------------------------

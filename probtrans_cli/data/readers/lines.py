@@ -140,13 +140,32 @@ def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Senten
     for number, columns in rows:
         if not any(map(str.strip, columns)):
             continue
-        if not (first and table.header):
-            where = f"{name}:{number}"
-            _check_row(columns, where, table)
-            sentence = labelled(columns[table.text], columns[table.label], where)
-            sentence.may_be_header = first
-            yield sentence
-        first = False
+        is_first, first = first, False
+        if is_first and table.header:
+            continue
+        where = f"{name}:{number}"
+        if len(columns) < table.width:
+            hint = "see data.table: which column is text, which label, how many there are, and what separates them"
+            raise DataError(f"{where}: {len(columns)} of {table.width} columns", hint=hint)
+        label = columns[table.label]
+        shown = f"the label {label[:_LONGEST_SHOWN]!r} holds"
+        if "\r" in label.strip():
+            raise DataError(f"{where}: {shown} a line end", hint="lines end in \\n or \\r\\n: write them so")
+        if any(map(str.strip, columns[table.width :])):
+            problem = f"{len(columns)} columns instead of {table.width}"
+            if table.label == last:
+                behind = table.separator.join(columns[table.label :])
+                problem = f"the label {behind[:_LONGEST_SHOWN]!r} holds the separator: {problem}"
+            hint = f"data.table.columns={len(columns)} allows for so many; a sentence that holds the separator stands "
+            hint += "in double quotes" if table.quoted else "in double quotes, with data.table.quoting=true"
+            raise DataError(f"{where}: {problem}", hint=hint)
+        for mark, called in ((table.separator, "the separator"), ("\n", "a line end")):
+            if mark in label.strip():
+                hint = f"give the class a name without it; {_QUOTES}"
+                raise DataError(f"{where}: {shown} {called}", hint=hint)
+        sentence = labelled(columns[table.text], label, where)
+        sentence.may_be_header = is_first
+        yield sentence
 
 
 def _quoted_rows(lines: Iterable[str], name: str, table: Table) -> Iterator[tuple[int, list[str]]]:
@@ -185,28 +204,6 @@ def _quoted_rows(lines: Iterable[str], name: str, table: Table) -> Iterator[tupl
         if within_labels and within_labels <= labels:
             reason = f"a quote is not closed before line {last}, and each line up to there is a row with a label"
             raise DataError(f"{name}:{number}: {reason}", hint=_QUOTES)
-
-
-def _check_row(columns: list[str], where: str, table: Table) -> None:
-    if len(columns) < table.width:
-        hint = "see data.table: which column is text, which label, how many there are, and what separates them"
-        raise DataError(f"{where}: {len(columns)} of {table.width} columns", hint=hint)
-    label = columns[table.label]
-    if "\r" in label.strip():
-        problem = f"the label {label[:_LONGEST_SHOWN]!r} holds a line end"
-        raise DataError(f"{where}: {problem}", hint="lines end in \\n or \\r\\n: write them so")
-    if any(map(str.strip, columns[table.width :])):
-        problem = f"{len(columns)} columns instead of {table.width}"
-        if table.label == table.width - 1:
-            label = table.separator.join(columns[table.label :])
-            problem = f"the label {label[:_LONGEST_SHOWN]!r} holds the separator: {problem}"
-        hint = f"data.table.columns={len(columns)} allows for so many; a sentence that holds the separator stands in "
-        hint += "double quotes" if table.quoted else "double quotes, with data.table.quoting=true"
-        raise DataError(f"{where}: {problem}", hint=hint)
-    for mark, called in ((table.separator, "the separator"), ("\n", "a line end")):
-        if mark in label.strip():
-            problem = f"the label {label[:_LONGEST_SHOWN]!r} holds {called}"
-            raise DataError(f"{where}: {problem}", hint=f"give the class a name without it; {_QUOTES}")
 
 
 def _check_quotes(rows: Iterable[tuple[int, list[str]]], name: str, table: Table) -> Iterator[tuple[int, list[str]]]:

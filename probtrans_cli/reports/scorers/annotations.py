@@ -24,7 +24,6 @@ from probtrans_cli.data.entities import (
     NO_TYPE,
     Scheme,
     compare,
-    entity_scores,
     read_spans,
     scores_by_type,
     scores_of,
@@ -59,7 +58,7 @@ def score_entities(predictions: str, gold: str | None, *, comments: str | None =
     counts = compared.counts()
     scores: dict[str, Any] = dict(scores_of(counts))
     if scheme == gold_scheme:
-        scores["f1_strict"] = entity_scores(theirs, ours, scheme)["f1"]
+        scores["f1_strict"] = scores_of(compare(theirs, ours, scheme).counts())["f1"]
     else:
         log(f"no f1_strict: {printable(predictions)} marks entities in {scheme}, the gold tags in {gold_scheme}")
     right = [sum(map(str.__eq__, *tags)) for tags in zip(ours, theirs, strict=True)]

@@ -13,7 +13,7 @@ from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.tally import Tally, shortened
 from probtrans_cli.data.files import find_all
 from probtrans_cli.data.readers import read_corpus
-from probtrans_cli.data.sentence import Sentence, without_extra_words
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, UsageError
 from probtrans_cli.folders import regular
@@ -161,7 +161,11 @@ def examples(data: Data, vocabulary: Vocabulary) -> Sequence[Sentence]:
     names = [corpus] if isinstance(corpus, str) else corpus
     paths = (path for name in names if name != "-" for path in find_all(name))
     sentences = (sentence for path in paths for sentence in read_corpus(path, data.format, data=data))
-    searched = map(without_extra_words, islice(shortened(sentences, vocabulary, data, Tally("dev")), SEARCHED))
-    fitting = [sentence for sentence in searched if SHORTEST <= len(sentence.words) <= LONGEST]
+    fitting = []
+    for sentence in islice(shortened(sentences, vocabulary, data, Tally("dev")), SEARCHED):
+        words = sentence.words[: len(sentence.words) - sentence.extra]
+        if SHORTEST <= len(words) <= LONGEST:
+            of_text = Sentence(words, text=sentence.text, where=sentence.where)
+            fitting.append(of_text if sentence.extra else sentence)
     step = max(1, len(fitting) // SENTENCES)
     return fitting[::step][:SENTENCES]
