@@ -47,19 +47,6 @@ class _Process:
     connection: Connection
     task: int | None = None  # the task that it is doing
 
-    def receive(self) -> dict[str, Any] | None:
-        try:
-            message: dict[str, Any] = from_json(self.connection.recv_bytes())
-        except (EOFError, ConnectionError):
-            self.process.join()
-            return None
-        if (fault := message.get("fault")) is None:
-            return message
-        if fault["kind"] == "OSError":
-            raise OSError(fault["errno"], fault["message"], fault["file"])
-        kind = getattr(errors, fault["kind"], errors.ProbtransError)
-        raise kind(fault["message"], hint=fault["hint"])
-
 
 @dataclass
 class Pool:
@@ -89,13 +76,20 @@ class Pool:
             while self._at_work:
                 for connection in wait(list(self._at_work)):
                     worker = self._at_work[connection]  # type: ignore[index]
-                    message = worker.receive()
-                    if message is None:
+                    try:
+                        message: dict[str, Any] = from_json(worker.connection.recv_bytes())
+                    except (EOFError, ConnectionError):  # it died
+                        worker.process.join()
                         code = worker.process.exitcode or 0
                         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
                         if worker.task is None or self.died is None:  # it had not begun, and others would not, either
-                            raise errors.OutOfMemoryError(f"a process {how}", hint=FEWER)
+                            raise errors.OutOfMemoryError(f"a process {how}", hint=FEWER) from None
                         message = {"done": self.died(worker.task, how)}
+                    if (fault := message.get("fault")) is not None:
+                        if fault["kind"] == "OSError":
+                            raise OSError(fault["errno"], fault["message"], fault["file"])
+                        kind = getattr(errors, fault["kind"], errors.ProbtransError)
+                        raise kind(fault["message"], hint=fault["hint"])
                     alive = worker.process.is_alive()
                     if worker.task is not None:
                         yield worker.task, message["done"]

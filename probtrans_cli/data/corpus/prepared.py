@@ -104,7 +104,7 @@ def prepare(
         new = Path(mkdtemp(prefix="probtrans-"))
         try:
             manifest = encode_all(recipe.data, sources, new, jobs)
-            prepared = _opened(new, manifest)
+            prepared = open_prepared(new, manifest)
             prepared.folder, prepared.fresh = folder, True
             del manifest["shards"], manifest["sha256"]
             _check_task(recipe, prepared, sources)
@@ -150,16 +150,13 @@ def _by_fingerprint(recipe: Recipe, fingerprint: str) -> Prepared | None:
     return None
 
 
-def open_prepared(folder: Path) -> Prepared:
-    """Open a folder that :func:`prepare` made, without looking at its sources."""
-    manifest = read_manifest(folder)
+def open_prepared(folder: Path, manifest: dict[str, Any] | None = None) -> Prepared:
+    """Open a folder that :func:`prepare` made, without looking at its sources; ``manifest``: of one that has no file of
+    it yet."""
+    manifest = manifest or read_manifest(folder)
     if manifest is None:
         hint = "run `probtrans prepare RECIPE`"
         raise DataError(f"{folder}: no prepared corpus of this version of probtrans there", hint=hint)
-    return _opened(folder, manifest)
-
-
-def _opened(folder: Path, manifest: dict[str, Any]) -> Prepared:
     # A folder of an earlier version has a single file for each split.
     shards = manifest.get("shards") or {name: [f"{name}.arrow"] for name in manifest["splits"]}
     splits = {name: Split(*(folder / file for file in files)) for name, files in shards.items()}
@@ -232,7 +229,7 @@ def _make(folder: Path, recipe: Recipe, sources: Sequence[Source], jobs: int, *,
         folder.parent.mkdir(parents=True, exist_ok=True)
         with place as new:
             manifest = encode_all(recipe.data, sources, new, jobs)
-            _check_task(recipe, _opened(new, manifest), sources)
+            _check_task(recipe, open_prepared(new, manifest), sources)
             _fill(new, manifest)
             atomic.sync_folder(new)
             with lock.held_for_a_moment(folder.parent):

@@ -213,7 +213,15 @@ class _Block:
             self.fail(row, "a comment inside a sentence", "comments stand above the first word of their sentence")
         columns = line.split("\t")
         if "" in columns or " " in line:
-            self.check_values(row, columns)
+            if "" in columns:
+                column = COLUMNS[columns.index("")]
+                self.fail(row, f"the column {column} is empty", "write `_` for a value that is not there")
+            for index, value in enumerate(columns):
+                if " " in value and index not in _SPACES_ALLOWED:
+                    hint = "only FORM, LEMMA and MISC may contain spaces; columns are separated by tabs"
+                    self.fail(row, f"a space in the column {COLUMNS[index]}: {value!r}", hint)
+            if columns[_FORM] != columns[_FORM].strip(" "):
+                self.fail(row, f"a space at the edge of FORM: {columns[_FORM]!r}", "remove it")
         id, count = columns[0], len(self.words)
         if id == str(count + 1):
             self.add_word(row, columns)
@@ -264,17 +272,6 @@ class _Block:
             self.fail(row, f"word {head} is its own head", "HEAD is 0 for the root")
         else:
             self.heads.append(int(head))
-
-    def check_values(self, row: int, columns: list[str]) -> None:
-        if "" in columns:
-            column = COLUMNS[columns.index("")]
-            self.fail(row, f"the column {column} is empty", "write `_` for a value that is not there")
-        for index, value in enumerate(columns):
-            if " " in value and index not in _SPACES_ALLOWED:
-                hint = "only FORM, LEMMA and MISC may contain spaces; columns are separated by tabs"
-                self.fail(row, f"a space in the column {COLUMNS[index]}: {value!r}", hint)
-        if columns[_FORM] != columns[_FORM].strip(" "):
-            self.fail(row, f"a space at the edge of FORM: {columns[_FORM]!r}", "remove it")
 
     def check_no_tree(self, row: int, columns: list[str], kind: str) -> None:
         for index in (_HEAD, _DEPREL):
