@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
@@ -38,10 +38,10 @@ def located(files: Iterable[str]) -> list[str]:
     return [name if name == "-" or holds(Path.exists, Path(name)) else str(find(name, once=True)) for name in files]
 
 
-def form_of(path: str, input_form: str, tell: Callable[[str], None] = console.log) -> tuple[str, Iterator[str]]:
+def form_of(path: str, input_form: str) -> tuple[str, Iterator[str]]:
     """Return the form of a file, `conllu`, `text` or `tokens`, and its lines; `auto` is decided by name or beginning.
 
-    ``tell`` is called with a warning if lines that are read as text look like something else.
+    Lines that are read as text and look like something else give a warning.
     """
     lines = open_lines(path)
     form = input_form
@@ -50,7 +50,7 @@ def form_of(path: str, input_form: str, tell: Callable[[str], None] = console.lo
         form = "conllu" if is_conllu else "text"
     if form == "conllu":
         return form, lines
-    return form, watched(lines, lambda kind: tell(misread(path, kind, _REMEDIES[kind])))
+    return form, watched(lines, lambda kind: console.log(misread(path, kind, _REMEDIES[kind])))
 
 
 def appearances(paths: Iterable[str], input_form: str) -> Iterator[str]:

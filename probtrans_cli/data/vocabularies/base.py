@@ -62,12 +62,6 @@ class EncodedWords(NamedTuple):
         counts = Counter(self.word_of_piece)
         return [counts[word] for word in range(len(self.word_start))]
 
-    def between(self, first: int, last: int) -> EncodedWords:
-        """Put one id in front of the sentence and one behind."""
-        assert self.read is None, "a recipe that leaves words out has nothing around its sentences"
-        start = [position + 1 for position in self.word_start]
-        return EncodedWords([first, *self.ids, last], start, self.end + 1)
-
 
 class EncodedText(NamedTuple):
     """The ids of running text."""
@@ -157,8 +151,15 @@ class EnclosingVocabulary(Vocabulary):
     begins: bool = True
 
     @abstractmethod
-    def encode_part(self, words: Sequence[str]) -> EncodedWords:
-        """Return the ids of words within a longer text, without ``FIRST`` and ``LAST``."""
+    def encode_part(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
+        """Return the ids of words within a longer text, without ``FIRST`` and ``LAST``; ``extra``: as in
+        :meth:`encode_words`."""
+
+    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
+        part = self.encode_part(words, extra)
+        assert part.read is None, "a recipe that leaves words out has nothing around its sentences"
+        start = [position + 1 for position in part.word_start]
+        return EncodedWords([self.FIRST, *part.ids, self.LAST], start, part.end + 1)
 
 
 class Enclosed(EnclosingVocabulary):
@@ -172,11 +173,8 @@ class Enclosed(EnclosingVocabulary):
         self.size = plain.size + len(ENDS)
         self.specials: tuple[int, ...] = (*plain.specials, self.FIRST, self.LAST)
 
-    def encode_part(self, words: Sequence[str]) -> EncodedWords:
-        return self.plain.encode_words(words)
-
-    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
-        return self.plain.encode_words(words, extra).between(self.FIRST, self.LAST)
+    def encode_part(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
+        return self.plain.encode_words(words, extra)
 
     def encode_text(self, text: str) -> EncodedText:
         ids, offsets, segments = self.plain.encode_text(text)

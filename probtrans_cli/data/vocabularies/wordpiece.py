@@ -130,17 +130,14 @@ class WordPieces(EnclosingVocabulary):
         encoded = self._text.encode(valid(text), None if second is None else valid(second))
         return EncodedText(encoded.ids, encoded.offsets, encoded.type_ids)
 
-    def encode_part(self, words: Sequence[str]) -> EncodedWords:
+    def encode_part(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         """Return the ids of words within a longer text, without `[CLS]` and `[SEP]`; every word has at least one."""
-        return joined(map(self._segment, words))
-
-    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         of_words = [self._segment(word) for word in words[: len(words) - extra]]
         for name in words[len(words) - extra :]:
             if name not in self._ids:
                 raise no_extra_word(name)
             of_words.append([self._ids[name]])
-        return joined(of_words).between(self.FIRST, self.LAST)
+        return joined(of_words)
 
     def decode(self, id: int) -> str:
         """Return the piece of an id (0 <= id < size); empty where the model's table is longer than the vocabulary."""
