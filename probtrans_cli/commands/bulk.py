@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -163,7 +163,8 @@ def _version(name: str) -> Version:
 
 def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence[int], parsing: Parsing | None) -> None:
     done = job.done()
-    for number in _changed(job, blocks, done.intersection(share)):
+    of_share = sorted(done.intersection(share))
+    for number in [number for number in of_share if not is_current(job, number, blocks[number - 1])]:
         console.log(f"block {number} is done again: {blocks[number - 1]} has changed since")
         job.forget(number)
         done.remove(number)
@@ -200,10 +201,6 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
     rest = "put them together with --merge" if finished == len(blocks) else "the others are of other shares"
     are = "is" if finished == 1 else "are"
     console.log(f"{job.folder}: {finished:,} of {counted(len(blocks), 'block')} {are} done; {rest}")
-
-
-def _changed(job: Job, blocks: Sequence[Block], done: Iterable[int]) -> list[int]:
-    return [number for number in sorted(done) if not is_current(job, number, blocks[number - 1])]
 
 
 def _attempted(
@@ -287,18 +284,20 @@ def _parse(parsing: Parsing, job: Job, number: int, block: Block) -> None:
         about |= {"input_bytes": block.file.size, "modified": block.file.modified, "content": checksum(block, ends)}
 
     def portions() -> Iterator[Sequence[Sentence]]:
-        unread = parsing.unread(lambda message: about.update({WARNING: in_file(block, ends, message)}))
-        sentences = unread.passing(
-            sentences_of(lines_of(block, ends), name, form, parsing.refused, split=parsing.splits)
+        unread: Counter[str] = Counter()
+        sentences = parsing.marked(
+            sentences_of(lines_of(block, ends), name, form, parsing.refused, split=parsing.splits),
+            unread,
+            lambda message: about.update({WARNING: in_file(block, ends, message)}),
         )
         while portion := list(islice(sentences, LARGEST_CHUNK)):
             about["sentences"] += len(portion)
             yield portion
-        about.update(unread.counts)
+        about.update(unread)
 
     try:
         with job.writing(number, about) as file:
-            file.writelines(parsing.written(portions()))
+            file.writelines(parsing.form.writer()(parsing.results(portions()), parsing.display))
             require_unchanged(block)  # what was read is what was planned for
     except DataError as error:
         require_unchanged(block)  # else a fault of half a file is told
@@ -316,9 +315,11 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
         are = "is" if len(missing) == 1 else "are"
         message = f"{job.folder}: {len(missing):,} of {counted(len(blocks), 'block')} {are} missing: {faults}"
         raise DataError(message, hint="run the same command without --merge: it does them, and only them")
-    if changed := _changed(job, blocks, range(1, len(blocks) + 1)):
-        listed = [f"{number} ({blocks[number - 1]})" for number in changed]
-        message = f"{job.folder}: inputs have changed since these blocks were done: {'; '.join(listed)}"
+    changed = [
+        f"{number} ({block})" for number, block in enumerate(blocks, start=1) if not is_current(job, number, block)
+    ]
+    if changed:
+        message = f"{job.folder}: inputs have changed since these blocks were done: {'; '.join(changed)}"
         raise DataError(
             message, hint="put the inputs back, or run the same command without --merge: it does them again"
         )
