@@ -18,7 +18,7 @@ from probtrans_cli.data.vocabularies.wordpiece_files import OPTIONS_FILE, PIECES
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.export.measure import change_of_score, in_precision, random_sentences, source_of
+from probtrans_cli.export.measure import change_of_score, random_sentences, source_of
 from probtrans_cli.hf import bert_of, register, write_bert, write_gpt2, write_probabilistic
 from probtrans_cli.hf.gpt2 import ARCHITECTURE as GPT2
 from probtrans_cli.hf.write import Architecture
@@ -56,7 +56,7 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         "notes": notes,
         "largest_difference": difference,
         "bytes": (out / "model.safetensors").stat().st_size,
-        **change_of_score(model, in_precision(model.network, options.dtype), options),
+        **change_of_score(model, options),
         **({} if model.recipe.uncertain_weights is None else {"weights": "posterior means"}),
         "left_out": [ANSWERS],
         **options.about,

@@ -48,7 +48,7 @@ def folder_of(model: Model, folder: Path) -> Answers:
 
     about = {
         "task": model.recipe.task.kind,
-        "inputs": {name: graph.plan.axes(name) for name in graph.plan.inputs},
+        "inputs": dict(graph.plan.inputs),
         **described(model),
     }
     return Answers(folder, run, json.loads(json.dumps(about)))
