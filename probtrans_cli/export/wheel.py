@@ -123,19 +123,26 @@ def _card(model: Model, package: str, version: str, scores: Mapping[str, Any], o
     top |= {"pipeline_tag": _HUB_TASKS[kind]} if kind in _HUB_TASKS else {}
     top |= {"language": languages} if languages else {}
     top |= {"license": options.licence} if options.licence else {}
-    results, lines = [], []
+    results, lines, sources = [], [], []
     for split, names in files.items():
+        for name in names:
+            corpus = corpus_of(name)
+            about = "a corpus inside probtrans, generated, MIT" if name.startswith("embedded:") else "licence not known"
+            if corpus is not None:
+                about = f"{corpus.what}. Licence: {corpus.licence}; {corpus.cite}"
+            sources.append(f"- {split}: {_code(name)}: {html.escape(about, quote=False)}.")
         if not (numbers := flattened(scores.get(split) or {})):
             continue
-        corpus = ", ".join(names)
+        title = ", ".join(names)
         metrics = [{"type": name, "value": round(value, 6)} for name, value in numbers.items()]
         task = {"type": _HUB_TASKS.get(kind, "token-classification")}
-        results.append({"task": task, "dataset": {"name": corpus, "type": corpus, "split": split}, "metrics": metrics})
+        results.append({"task": task, "dataset": {"name": title, "type": title, "split": split}, "metrics": metrics})
         lines += [f"| {split} | {_code(name)} | {value:.4g} |" for name, value in numbers.items()]
     if results:
         top["model-index"] = [{"name": package, "results": results}]
     licence = f"The model: {options.licence}." if options.licence else "The licence of the model was not stated."
     table = "\n".join(["| split | score | value |", "|---|---|---|", *lines]) if lines else "None is stored with it."
+    data = "\n".join(sources)
     return f"""---
 {write_tree(top)}---
 
@@ -172,7 +179,7 @@ installed, too: give its path in place of the name. It holds no code; `SHA256SUM
 
 {licence} That of its data may bind you, too.
 
-{_data(files)}
+{data}
 
 ## Intended use
 
@@ -181,18 +188,6 @@ scores above say little: measure first, with `probtrans eval`. The trees of a mo
 are induced: they tell what the model attends to, and need not be what a linguist draws. Probabilities are the model's
 own, and calibrated only as far as it was measured (`probtrans eval --uncertainty`).
 """
-
-
-def _data(files: Mapping[str, list[str]]) -> str:
-    lines = []
-    for split, names in files.items():
-        for name in names:
-            corpus = corpus_of(name)
-            about = "a corpus inside probtrans, generated, MIT" if name.startswith("embedded:") else "licence not known"
-            if corpus is not None:
-                about = f"{corpus.what}. Licence: {corpus.licence}; {corpus.cite}"
-            lines.append(f"- {split}: {_code(name)}: {html.escape(about, quote=False)}.")
-    return "\n".join(lines)
 
 
 def _code(text: str) -> str:
