@@ -66,7 +66,17 @@ def parse_in_bulk(request: BulkRequest) -> None:
     _refuse(request)
     first, of = share_of(request.shard)
     request = replace(request, parse=replace(request.parse, files=located(request.parse.files)))
-    versions = [_version(name) for name in request.parse.files]
+    versions = []
+    for name in request.parse.files:
+        try:
+            if not Path(name).is_file():
+                kind = "is a folder" if Path(name).is_dir() else "there is no such file"
+                hint = "--output-dir reads files; several are named one by one, or by *"
+                raise DataError(f"{name}: {kind}", hint=hint)
+            versions.append(Version.of(name))
+        except (OSError, ValueError) as error:
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            raise DataError(f"{name}: cannot be read: {why}", hint="check the path") from None
     inputs = list(zip(request.parse.files, versions, strict=True))
     size = request.block_bytes or min(max(sum(file.size for file in versions) // BLOCKS, SMALLEST), LARGEST)
     request = replace(request, block_bytes=size)
@@ -145,17 +155,6 @@ def _refuse(request: BulkRequest) -> None:
         raise UsageError("--merge does not go with --workers and --shard", hint="it only puts together what is done")
     if parse.output is not None and not request.merge:
         raise UsageError("-o does not go with --output-dir", hint="give it with --merge, once all blocks are done")
-
-
-def _version(name: str) -> Version:
-    try:
-        if not Path(name).is_file():
-            kind = "is a folder" if Path(name).is_dir() else "there is no such file"
-            raise DataError(f"{name}: {kind}", hint="--output-dir reads files; several are named one by one, or by *")
-        return Version.of(name)
-    except (OSError, ValueError) as error:
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        raise DataError(f"{name}: cannot be read: {why}", hint="check the path") from None
 
 
 # --- the loop ---------------------------------------------------------------------------------------------------------

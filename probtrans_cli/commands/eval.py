@@ -379,8 +379,13 @@ def _why_no_trees(model: Model, corpus: Split, runs: Sequence[str]) -> str:
 
 
 def _choose(model: Model, corpus: Split, title: str, request: EvalRequest, *, stored: bool) -> Reading:
-    data = model.recipe.data
-    if title in ("test", "extra") or any(_same_files(request.files, names) for names in (data.test, data.extra)):
+    files = {find(name, once=True).resolve() for name in request.files if name != "-"}
+    held_out: set[Path] = set()  # links and relative names notwithstanding
+    for names in (model.recipe.data.test, model.recipe.data.extra):
+        for name in [names] if isinstance(names, str) else names or []:
+            with suppress(DataError):  # it is no longer there
+                held_out |= {path.resolve() for path in find_all(name)}
+    if title in ("test", "extra") or files & held_out:
         raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
     if not can_score_trees(model, corpus):
         raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
@@ -397,15 +402,6 @@ def _choose(model: Model, corpus: Split, title: str, request: EvalRequest, *, st
     if stored:
         store_reading(model)
     return model.reading
-
-
-def _same_files(files: Sequence[str], corpus: Sequence[str] | str | None) -> bool:
-    # Links and relative names notwithstanding.
-    paths = set()
-    for name in [corpus] if isinstance(corpus, str) else corpus or []:
-        with suppress(DataError):  # it is no longer there
-            paths |= {path.resolve() for path in find_all(name)}
-    return any(find(name, once=True).resolve() in paths for name in files if name != "-")
 
 
 def _requirement(text: str) -> tuple[str, str, float]:

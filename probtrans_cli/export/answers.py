@@ -252,32 +252,30 @@ class Answers:
         self, texts: Sequence[tuple[Text, str]], abstain: float | None
     ) -> Iterator[tuple[Record, Text, Scores]]:
         # Of words none of which is read, as of punctuation where it is left out, there is nothing to say.
-        answers = self._answers([text for text, fault in texts if text.words and text.ids and not fault], abstain)
-        for text, fault in texts:
-            answer: Record = dict(self.rules["nothing"])
-            scores: Scores = {}
-            if text.words and not fault:
-                answer, scores = next(answers) if text.ids else ({}, {})
-            shown = {"text": text.text} if self.rules["with_text"] else {}
-            unread = {"unread": fault} if fault else {}
-            yield {**shown, "words": text.words, **unread, **answer}, text, scores
-
-    def _answers(self, texts: Sequence[Text], abstain: float | None) -> Iterator[tuple[Record, Scores]]:
-        answer = KINDS.get(self.rules["kind"])
+        read = [text for text, fault in texts if text.words and text.ids and not fault]
         outputs: dict[int, Scores] = {}
-        for numbers in batches(texts, TEXTS_OF_A_STEP if self.is_step else AT_ONCE):
-            batch = [texts[number] for number in numbers]
+        for numbers in batches(read, TEXTS_OF_A_STEP if self.is_step else AT_ONCE):
+            batch = [read[number] for number in numbers]
             values = self._bits(batch) if self.is_step else self.run(arrays(batch, self.about["inputs"], self.reading))
             for row, number in enumerate(numbers):
                 outputs[number] = {name: array[row] for name, array in values.items()}
-        for number, text in enumerate(texts):
-            scores = {name: np.asarray(values, np.float64) for name, values in outputs[number].items()}
-            tempered = {
-                name: values if name in ("arcs", "sentence", "bits") else values / self.rules["temperature"]
-                for name, values in scores.items()
-            }
-            record = {} if answer is None else answer(self, text, tempered)
-            yield rounded(record if abstain is None else abstained(record, abstain)), scores
+        answer = KINDS.get(self.rules["kind"])
+        in_order = (outputs[number] for number in range(len(read)))
+        for text, fault in texts:
+            record: Record = {"text": text.text} if self.rules["with_text"] else {}
+            record |= {"words": text.words} | ({"unread": fault} if fault else {})
+            scores: Scores = {}
+            if fault or not text.words:
+                record |= self.rules["nothing"]
+            elif text.ids:
+                scores = {name: np.asarray(values, np.float64) for name, values in next(in_order).items()}
+                tempered = {
+                    name: values if name in ("arcs", "sentence", "bits") else values / self.rules["temperature"]
+                    for name, values in scores.items()
+                }
+                prediction = {} if answer is None else answer(self, text, tempered)
+                record |= rounded(prediction if abstain is None else abstained(prediction, abstain))
+            yield record, text, scores
 
     # --- a language model, whose graph is a step from word to word
 
