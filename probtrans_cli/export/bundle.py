@@ -127,7 +127,27 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
     graph = graph_of(network, plan_of(model, arcs=options.arcs))
     if options.dtype not in ("float32", INT8):
         graph.weights_as(getattr(torch, options.dtype))
-    program = traced(graph, form.name)
+    program, plan = traced(graph, form.name), graph.plan
+    report: dict[str, Any] = measure.source_of(model, form.name, options.dtype) | {
+        "task": model.recipe.task.kind,
+        "inputs": dict(plan.inputs),
+        "outputs": axes_of(graph),
+        "longest": network.longest,
+    }
+    if sizes := network.output.sizes.get(plan.main):
+        report["sizes"] = {MAIN: list(sizes)}
+    if plan.arcs:
+        report["arcs"] = {
+            "iteration": plan.arcs[0],
+            "channel": model.reading.channel,
+            "root": network.has_root_column,
+            "by_word": not (model.vocabulary.begins or model.vocabulary.divides),
+        }
+    if model.recipe.uncertain_weights is not None:
+        report["weights"] = "posterior means"
+    if (temperature := temperature_of(model)) != 1.0:
+        report["temperature"] = temperature
+    report |= described(model)
     try:
         with atomic.adding_folder(out.absolute()) as folder:
             form.save(graph, program, folder / form.file)
@@ -135,23 +155,21 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
                 assert form.quantise is not None, "the table of formats says which have it"
                 form.quantise(folder / form.file)
             run = form.opened(folder / form.file)
-            largest = measure.largest_difference(network, graph.plan, run)
-            report = _described(model, graph, options, form) | {
-                "largest_difference": largest.absolute,
-                "largest_relative_difference": largest.relative,
-            }
+            largest = measure.largest_difference(network, plan, run)
+            report["largest_difference"] = largest.absolute
+            report["largest_relative_difference"] = largest.relative
             if options.dtype == "float32" and largest.relative > measure.MOST:
-                rounding = measure.largest_rounding(network, graph.plan).relative
+                rounding = measure.largest_rounding(network, plan).relative
                 log_difference(largest.relative, rounding)
                 report["largest_relative_rounding"] = rounding
-            tokens = measure.longest_of(network, graph.plan)
+            tokens = measure.longest_of(network, plan)
             report |= {
                 "measured_over": f"random sentences of 1 to {tokens} tokens, in batches of 1 to {measure.SENTENCES}: "
                 f"the 4 corners and {measure.DRAWS} more batches",
-                "words_per_second": measure.words_per_second(network, graph.plan, form.runner, run),
+                "words_per_second": measure.words_per_second(network, plan, form.runner, run),
                 "threads": torch.get_num_threads(),
             }
-            report |= measure.change_of_score(model, options, GraphPredictor(graph.plan, run))
+            report |= measure.change_of_score(model, options, GraphPredictor(plan, run))
             of_pruning = options.about.get("largest_difference", 0.0)
             report |= {**options.about, "largest_difference": max(of_pruning, report["largest_difference"])}
             report["bytes"] = sum(path.stat().st_size for path in folder.iterdir())
@@ -259,30 +277,6 @@ def _without_ends(vocabulary: Vocabulary) -> Vocabulary:
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
-
-
-def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
-    plan = graph.plan
-    about: dict[str, Any] = measure.source_of(model, form.name, options.dtype) | {
-        "task": model.recipe.task.kind,
-        "inputs": dict(plan.inputs),
-        "outputs": axes_of(graph),
-        "longest": model.network.longest,
-    }
-    if sizes := model.network.output.sizes.get(plan.main):
-        about["sizes"] = {MAIN: list(sizes)}
-    if plan.arcs:
-        about["arcs"] = {
-            "iteration": plan.arcs[0],
-            "channel": model.reading.channel,
-            "root": model.network.has_root_column,
-            "by_word": not (model.vocabulary.begins or model.vocabulary.divides),
-        }
-    if model.recipe.uncertain_weights is not None:
-        about["weights"] = "posterior means"
-    if (temperature := temperature_of(model)) != 1.0:
-        about["temperature"] = temperature
-    return about | described(model)
 
 
 def described(model: Model) -> dict[str, Any]:

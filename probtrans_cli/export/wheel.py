@@ -60,29 +60,8 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     assert model.folder is not None, "it was loaded"
     scores = {} if "pruned" in options.about else checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
     card = _card(model, package, version, scores, options)
-    stem = f"{package.replace('-', '_')}-{version}"
-    name = f"{stem}-py3-none-any.whl"
-
-    def pack(folder: Path) -> None:
-        place, about = f"{PACKAGES}/{package.replace('-', '_')}", f"{stem}.dist-info"
-        files = ((f"{place}/{file}", (folder / file).read_bytes()) for file in [*listed(folder), SUMS])
-        texts = _about(model, package, version, options, card)
-        record = []
-        with zipfile.ZipFile(folder / name, "x", zipfile.ZIP_DEFLATED) as archive:
-            for file, content in chain(files, ((f"{about}/{file}", text.encode()) for file, text in texts.items())):
-                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-                record.append(f"{file},sha256={digest},{len(content)}\n")
-                _add(archive, file, content)
-            _add(archive, f"{about}/RECORD", "".join([*record, f"{about}/RECORD,,\n"]).encode())
-
-    report = folder_format.write(model, out, options, {"README.md": card}, format="wheel", finish=pack)
-    return report | {"package": f"{package} {version}", "wheel": str(out / name)}
-
-
-# --- the wheel --------------------------------------------------------------------------------------------------------
-
-
-def _about(model: Model, package: str, version: str, options: ExportOptions, card: str) -> dict[str, str]:
+    module = package.replace("-", "_")
+    name, about = f"{module}-{version}-py3-none-any.whl", f"{module}-{version}.dist-info"
     pieces = "[hf]" if model.recipe.data.vocabulary.kind == "wordpiece" else ""
     headers = [
         "Metadata-Version: 2.1",
@@ -94,11 +73,25 @@ def _about(model: Model, package: str, version: str, options: ExportOptions, car
         f"Requires-Dist: probtrans{pieces} >={__version__}",
         "Description-Content-Type: text/markdown",
     ]
-    return {
-        "METADATA": "\n".join(headers) + f"\n\n{card}",
-        "WHEEL": f"Wheel-Version: 1.0\nGenerator: probtrans {__version__}\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "entry_points.txt": f"[{GROUP}]\n{package} = {PACKAGES}.{package.replace('-', '_')}\n",
+    tags = f"Wheel-Version: 1.0\nGenerator: probtrans {__version__}\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    texts = {
+        f"{about}/METADATA": "\n".join(headers) + f"\n\n{card}",
+        f"{about}/WHEEL": tags,
+        f"{about}/entry_points.txt": f"[{GROUP}]\n{package} = {PACKAGES}.{module}\n",
     }
+
+    def pack(folder: Path) -> None:
+        files = ((f"{PACKAGES}/{module}/{file}", (folder / file).read_bytes()) for file in [*listed(folder), SUMS])
+        record = []
+        with zipfile.ZipFile(folder / name, "x", zipfile.ZIP_DEFLATED) as archive:
+            for file, content in chain(files, ((file, text.encode()) for file, text in texts.items())):
+                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                record.append(f"{file},sha256={digest},{len(content)}\n")
+                _add(archive, file, content)
+            _add(archive, f"{about}/RECORD", "".join([*record, f"{about}/RECORD,,\n"]).encode())
+
+    report = folder_format.write(model, out, options, {"README.md": card}, format="wheel", finish=pack)
+    return report | {"package": f"{package} {version}", "wheel": str(out / name)}
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
