@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -66,7 +66,17 @@ def parse_in_bulk(request: BulkRequest) -> None:
     _refuse(request)
     first, of = share_of(request.shard)
     request = replace(request, parse=replace(request.parse, files=located(request.parse.files)))
-    versions = [_version(name) for name in request.parse.files]
+    versions = []
+    for name in request.parse.files:
+        try:
+            if not Path(name).is_file():
+                kind = "is a folder" if Path(name).is_dir() else "there is no such file"
+                hint = "--output-dir reads files; several are named one by one, or by *"
+                raise DataError(f"{name}: {kind}", hint=hint)
+            versions.append(Version.of(name))
+        except (OSError, ValueError) as error:
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            raise DataError(f"{name}: cannot be read: {why}", hint="check the path") from None
     inputs = list(zip(request.parse.files, versions, strict=True))
     size = request.block_bytes or min(max(sum(file.size for file in versions) // BLOCKS, SMALLEST), LARGEST)
     request = replace(request, block_bytes=size)
@@ -147,23 +157,13 @@ def _refuse(request: BulkRequest) -> None:
         raise UsageError("-o does not go with --output-dir", hint="give it with --merge, once all blocks are done")
 
 
-def _version(name: str) -> Version:
-    try:
-        if not Path(name).is_file():
-            kind = "is a folder" if Path(name).is_dir() else "there is no such file"
-            raise DataError(f"{name}: {kind}", hint="--output-dir reads files; several are named one by one, or by *")
-        return Version.of(name)
-    except (OSError, ValueError) as error:
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        raise DataError(f"{name}: cannot be read: {why}", hint="check the path") from None
-
-
 # --- the loop ---------------------------------------------------------------------------------------------------------
 
 
 def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence[int], parsing: Parsing | None) -> None:
     done = job.done()
-    for number in _changed(job, blocks, done.intersection(share)):
+    of_share = sorted(done.intersection(share))
+    for number in [number for number in of_share if not is_current(job, number, blocks[number - 1])]:
         console.log(f"block {number} is done again: {blocks[number - 1]} has changed since")
         job.forget(number)
         done.remove(number)
@@ -200,10 +200,6 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
     rest = "put them together with --merge" if finished == len(blocks) else "the others are of other shares"
     are = "is" if finished == 1 else "are"
     console.log(f"{job.folder}: {finished:,} of {counted(len(blocks), 'block')} {are} done; {rest}")
-
-
-def _changed(job: Job, blocks: Sequence[Block], done: Iterable[int]) -> list[int]:
-    return [number for number in sorted(done) if not is_current(job, number, blocks[number - 1])]
 
 
 def _attempted(
@@ -287,18 +283,20 @@ def _parse(parsing: Parsing, job: Job, number: int, block: Block) -> None:
         about |= {"input_bytes": block.file.size, "modified": block.file.modified, "content": checksum(block, ends)}
 
     def portions() -> Iterator[Sequence[Sentence]]:
-        unread = parsing.unread(lambda message: about.update({WARNING: in_file(block, ends, message)}))
-        sentences = unread.passing(
-            sentences_of(lines_of(block, ends), name, form, parsing.refused, split=parsing.splits)
+        unread: Counter[str] = Counter()
+        sentences = parsing.marked(
+            sentences_of(lines_of(block, ends), name, form, parsing.refused, split=parsing.splits),
+            unread,
+            lambda message: about.update({WARNING: in_file(block, ends, message)}),
         )
         while portion := list(islice(sentences, LARGEST_CHUNK)):
             about["sentences"] += len(portion)
             yield portion
-        about.update(unread.counts)
+        about.update(unread)
 
     try:
         with job.writing(number, about) as file:
-            file.writelines(parsing.written(portions()))
+            file.writelines(parsing.form.writer()(parsing.results(portions()), parsing.display))
             require_unchanged(block)  # what was read is what was planned for
     except DataError as error:
         require_unchanged(block)  # else a fault of half a file is told
@@ -316,9 +314,11 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
         are = "is" if len(missing) == 1 else "are"
         message = f"{job.folder}: {len(missing):,} of {counted(len(blocks), 'block')} {are} missing: {faults}"
         raise DataError(message, hint="run the same command without --merge: it does them, and only them")
-    if changed := _changed(job, blocks, range(1, len(blocks) + 1)):
-        listed = [f"{number} ({blocks[number - 1]})" for number in changed]
-        message = f"{job.folder}: inputs have changed since these blocks were done: {'; '.join(listed)}"
+    changed = [
+        f"{number} ({block})" for number, block in enumerate(blocks, start=1) if not is_current(job, number, block)
+    ]
+    if changed:
+        message = f"{job.folder}: inputs have changed since these blocks were done: {'; '.join(changed)}"
         raise DataError(
             message, hint="put the inputs back, or run the same command without --merge: it does them again"
         )

@@ -16,15 +16,7 @@ from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.openie.coordination_files import read_coordinated
 from probtrans_cli.openie.corpora import places_of, read_file
 from probtrans_cli.openie.label_rows import GridFormat, grid_format
-from probtrans_cli.openie.writing import (
-    LEAST_LEVELS,
-    WRITTEN,
-    FileSentence,
-    FileTuple,
-    WrittenForm,
-    WrittenName,
-    refusals,
-)
+from probtrans_cli.openie.writing import LEAST_LEVELS, WRITTEN, FileTuple, WrittenName, refusals
 from probtrans_cli.recipe.data import Data, Grid
 from probtrans_cli.text import harmless
 
@@ -102,36 +94,26 @@ def _tuples(file: _Input, data: Data, request: ConvertRequest, counts: RowCounts
     form = WRITTEN[request.form]
     assert form.tuples is not None, "others are refused"
     for sentence in read_file(file.lines, file.name, data):
-        kept = (
-            _placed(sentence, form, data.extra_words, request.rows) if form.by_words else _texts(sentence, request.rows)
-        )
+        kept: list[FileTuple] = []
+        if form.by_words:
+            places = places_of(sentence, data.extra_words, request.rows)
+            there = [(each, place) for each, place in zip(sentence.tuples, places, strict=True) if place is not None]
+            for (each, place), reason in zip(there, refusals(form, (place for _, place in there)), strict=True):
+                if reason is None:
+                    kept.append(replace(each, place=place))
+                else:
+                    sentence.counts["kept"] -= 1
+                    sentence.counts[reason] += 1
+        else:
+            for each in sentence.tuples:
+                reason = "kept" if all(each.texts[:2]) and len(each.texts) > 1 else "incomplete"
+                reason = "too many" if reason == "kept" and len(kept) == request.rows else reason
+                sentence.counts[reason] += 1
+                if reason == "kept":
+                    kept.append(each)
         counts.add(sentence.counts, has_rows=bool(kept))
         if kept or form.every_sentence:
             yield from form.tuples(replace(sentence, tuples=kept), data.extra_words)
-
-
-def _placed(sentence: FileSentence, form: WrittenForm, names: Sequence[str], rows: int | None) -> list[FileTuple]:
-    places = places_of(sentence, names, rows)
-    there = [(each, place) for each, place in zip(sentence.tuples, places, strict=True) if place is not None]
-    kept = []
-    for (each, place), reason in zip(there, refusals(form, (place for _, place in there)), strict=True):
-        if reason is None:
-            kept.append(replace(each, place=place))
-        else:
-            sentence.counts["kept"] -= 1
-            sentence.counts[reason] += 1
-    return kept
-
-
-def _texts(sentence: FileSentence, rows: int | None) -> list[FileTuple]:
-    kept: list[FileTuple] = []
-    for each in sentence.tuples:
-        reason = "kept" if all(each.texts[:2]) and len(each.texts) > 1 else "incomplete"
-        reason = "too many" if reason == "kept" and len(kept) == rows else reason
-        sentence.counts[reason] += 1
-        if reason == "kept":
-            kept.append(each)
-    return kept
 
 
 def _coordinations(file: _Input, data: Data, request: ConvertRequest, counts: RowCounts) -> Iterator[str]:

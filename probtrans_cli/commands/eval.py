@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -166,19 +166,32 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
     # An ensemble has no channels of its own.
     has_trees = not runs and request.trees != "no" and can_score_trees(model, corpus)
     method = method if splitter is None else f"split by {request.coordination}"
-    with _timed(model, title, len(corpus)):
-        watched = None if request.surprisal is None else Watched(model.task)
-        scores = _task_scores(model, corpus, title, predictor, reading if has_trees else None, ood, splitter, watched)
+    began = time.perf_counter()
+    watched = None if request.surprisal is None else Watched(model.task)
+    scores = _task_scores(model, corpus, title, predictor, reading if has_trees else None, ood, splitter, watched)
+    if model.task.answers.tells_speed:
+        seconds = time.perf_counter() - began
+        speed = f"{len(corpus) / seconds:,.1f} sentences/s"
+        console.log(f"{title}: {counted(len(corpus), 'sentence')} in {seconds:,.2f} s, {speed}")
     if watched is not None and request.surprisal is not None:
         with atomic.output_of(request.surprisal, "--surprisal") as file:
             file.writelines(watched.rows(noted.sentences, as_json=request.surprisal.suffix.lower() == ".jsonl"))
-    scores |= _per_character(model, corpus, scores.get("loss"), noted.characters)
+    task: Any = model.recipe.task
+    if scores.get("loss") is not None and task.is_causal and task.score_first:  # all words are scored
+        words = sum(scored(model.task, corpus, model.evaluation()))
+        scores["bits_per_character"] = scores["loss"] / math.log(2.0) * words / noted.characters
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
-    # Where the text has no labels, its trees are what can be scored.
-    wanted = _wants_trees(model, request, requirements)
+    about_trees = (request.trees, request.channel, request.iteration, request.decoder)
+    wanted = (
+        any(option is not None for option in about_trees)
+        or request.choose or request.relations or request.baselines
+        or any(metric in ("uas", "uuas") for metric, *_ in requirements)
+        or model.recipe.scores_trees
+    )  # fmt: skip
     if wanted and not has_trees and (request.trees == "yes" or corpus.has("heads")) and ranks.first:
         console.log(f"{title}: no trees are scored: {_why_no_trees(model, corpus, runs)}")
+    # Where the text has no labels, its trees are what can be scored.
     has_trees = has_trees and (wanted or not scores)
     if request.baselines:
         # Those of trees come with the trees.
@@ -229,15 +242,6 @@ class Noted:
             if self.keeps:
                 self.sentences.append(sentence)
             yield sentence
-
-
-def _per_character(model: Model, corpus: Split, loss: float | None, characters: int) -> dict[str, float]:
-    # Of a causal language model that scores all words.
-    task: Any = model.recipe.task
-    if loss is None or not (task.is_causal and task.score_first):
-        return {}
-    words = sum(scored(model.task, corpus, model.evaluation()))
-    return {"bits_per_character": loss / math.log(2.0) * words / characters}
 
 
 # --- the predictor ----------------------------------------------------------------------------------------------------
@@ -335,16 +339,6 @@ def _predictor_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> tu
 # --- the scores -------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _timed(model: Model, title: str, sentences: int) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    if model.task.answers.tells_speed:
-        seconds = time.perf_counter() - began
-        speed = f"{sentences / seconds:,.1f} sentences/s"
-        console.log(f"{title}: {counted(sentences, 'sentence')} in {seconds:,.2f} s, {speed}")
-
-
 def _task_scores(
     model: Model,
     corpus: Split,
@@ -384,19 +378,14 @@ def _why_no_trees(model: Model, corpus: Split, runs: Sequence[str]) -> str:
     return f"a HEAD is missing in {len(corpus) - whole:,} of {counted(len(corpus), 'sentence')}"
 
 
-def _wants_trees(model: Model, request: EvalRequest, requirements: Sequence[tuple[str, str, float]]) -> bool:
-    about = (request.trees, request.channel, request.iteration, request.decoder)
-    return (
-        any(option is not None for option in about)
-        or request.choose or request.relations or request.baselines
-        or any(metric in ("uas", "uuas") for metric, *_ in requirements)
-        or model.recipe.scores_trees
-    )  # fmt: skip
-
-
 def _choose(model: Model, corpus: Split, title: str, request: EvalRequest, *, stored: bool) -> Reading:
-    data = model.recipe.data
-    if title in ("test", "extra") or any(_same_files(request.files, names) for names in (data.test, data.extra)):
+    files = {find(name, once=True).resolve() for name in request.files if name != "-"}
+    held_out: set[Path] = set()  # links and relative names notwithstanding
+    for names in (model.recipe.data.test, model.recipe.data.extra):
+        for name in [names] if isinstance(names, str) else names or []:
+            with suppress(DataError):  # it is no longer there
+                held_out |= {path.resolve() for path in find_all(name)}
+    if title in ("test", "extra") or files & held_out:
         raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
     if not can_score_trees(model, corpus):
         raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
@@ -413,15 +402,6 @@ def _choose(model: Model, corpus: Split, title: str, request: EvalRequest, *, st
     if stored:
         store_reading(model)
     return model.reading
-
-
-def _same_files(files: Sequence[str], corpus: Sequence[str] | str | None) -> bool:
-    # Links and relative names notwithstanding.
-    paths = set()
-    for name in [corpus] if isinstance(corpus, str) else corpus or []:
-        with suppress(DataError):  # it is no longer there
-            paths |= {path.resolve() for path in find_all(name)}
-    return any(find(name, once=True).resolve() in paths for name in files if name != "-")
 
 
 def _requirement(text: str) -> tuple[str, str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -48,9 +48,16 @@ def fetch(request: FetchRequest) -> list[dict[str, Any]]:
     if not request.names:
         if request.source or request.force:
             raise UsageError("--from and --force need the name of a corpus", hint="probtrans fetch lists them")
-        needs = {name: _corpora_of(texts_in(str(path))) for name, path in shipped_recipes().items()}
-        return [_about(corpus, root, needs) for corpus in CORPORA.values()]
-    corpora = list(dict.fromkeys(map(_named, request.names)))
+        return _listed(root)
+    corpora: list[Corpus] = []
+    for name in request.names:
+        corpus = CORPORA.get(name.lower().replace("_", "-")) or corpus_of(name)
+        if corpus is None:
+            close = get_close_matches(name.lower(), CORPORA, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(CORPORA)}"
+            raise UsageError(f"no corpus {printable(name, 100)!r}", hint=hint)
+        if corpus not in corpora:
+            corpora.append(corpus)
     if request.source is not None and len(corpora) > 1:
         raise UsageError("--from is the copy of one corpus, and several are named", hint="give them one by one")
     for corpus in corpora:
@@ -70,31 +77,24 @@ def fetch(request: FetchRequest) -> list[dict[str, Any]]:
     return results
 
 
-def _named(name: str) -> Corpus:
-    corpus = CORPORA.get(name.lower().replace("_", "-")) or corpus_of(name)
-    if corpus is None:
-        close = get_close_matches(name.lower(), CORPORA, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(CORPORA)}"
-        raise UsageError(f"no corpus {printable(name, 100)!r}", hint=hint)
-    return corpus
-
-
-def _about(corpus: Corpus, root: Path, needs: Mapping[str, Sequence[Corpus]]) -> dict[str, Any]:
-    count = sum(any(holds(Path.is_file, root / f"{path}{end}") for end in ("", ".gz")) for path in corpus.paths)
-    return {
-        "name": corpus.name,
-        "what": corpus.what,
-        "bytes": corpus.size,
-        "licence": corpus.licence,
-        "your_copy": corpus.brings or None,
-        "recipes": [name for name, corpora in needs.items() if corpus in corpora],
-        "folder": str(root / corpus.folder),
-        "there": "all" if count == len(corpus.paths) else "part" if count else "no",
-    }
-
-
-def _corpora_of(texts: Iterable[str]) -> list[Corpus]:
-    return [corpus for text in texts if (corpus := corpus_of(text)) is not None]
+def _listed(root: Path) -> list[dict[str, Any]]:
+    needs = {name: [corpus_of(text) for text in texts_in(str(path))] for name, path in shipped_recipes().items()}
+    rows = []
+    for corpus in CORPORA.values():
+        count = sum(any(holds(Path.is_file, root / f"{path}{end}") for end in ("", ".gz")) for path in corpus.paths)
+        rows.append(
+            {
+                "name": corpus.name,
+                "what": corpus.what,
+                "bytes": corpus.size,
+                "licence": corpus.licence,
+                "your_copy": corpus.brings or None,
+                "recipes": [name for name, corpora in needs.items() if corpus in corpora],
+                "folder": str(root / corpus.folder),
+                "there": "all" if count == len(corpus.paths) else "part" if count else "no",
+            }
+        )
+    return rows
 
 
 # --- for a training ---------------------------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ def fetch_missing(recipe: str, overrides: Sequence[str], *, ask: bool = True) ->
         files = [Path(f"{place}{ending}") for place in places(text) for ending in ("", *COMPRESSED)]
         if not any(holds(Path.exists, file) for file in files):
             missing.append(text)
-    for corpus in dict.fromkeys(_corpora_of(missing)):
-        if corpus.brings:
+    for corpus in dict.fromkeys(map(corpus_of, missing)):
+        if corpus is None or corpus.brings:
             continue  # the error about the missing file says how to get it
         if ask:
             where = data_folder() / corpus.folder

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from pkgutil import resolve_name
@@ -26,7 +26,6 @@ from probtrans_cli.recipe.training import Precision
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.base import Answers
 from probtrans_cli.text import counted, harmless
-from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.formats import FORMATS, DisplayOptions, FormatName
 from probtrans_cli.trained.machine import keep_memory
 from probtrans_cli.trained.model import Model
@@ -58,55 +57,12 @@ class ParseRequest(ParseOptions):
 
 
 COUNTS = ("long", "empty", "lost")
-
-
-@dataclass
-class Unread:
-    """Marks sentences of a stream that `parse` does not read, as they are too long; the counts are right at its end.
-
-    A sentence that is too long is an error, or gets an empty analysis: its words, no tree and no prediction. The output
-    has as many sentences as the input either way.
-    """
-
-    models: Sequence[ModelBase]  # the models that read them
-    longest: int  # words that a sentence may have, and tokens where words are divided into such
-    skips: bool  # whether sentences that are too long get an empty analysis; else the first is an error
-    tell: Callable[[str], None] = console.log
-    """Gets a warning of the first sentence that is too long, at once."""
-    loses_empty: bool = False  # whether the output has no place for sentences without a word
-    counts: Counter[str] = field(default_factory=Counter)
-    """Sentences that were too ``long``; of models that answer every line, those without a word (``empty``), and those
-    of them that are ``lost``."""
-
-    def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """Yield the same sentences; those that are too long say why they are not read (:attr:`Sentence.unread`).
-
-        Raises:
-            DataError: a sentence is too long, where this is an error. Too many for a model's positions is then an error
-                of the model, behind the answers to the sentences before it.
-        """
-        answers_all = self.models[0].task.answers.nothing is not None
-        for sentence in sentences:
-            if answers_all and not sentence.words:
-                self.counts["empty"] += 1
-                self.counts["lost"] += self.loses_empty
-            over = excess(sentence, self.longest, self.models[0].vocabulary)
-            if over is not None and not self.skips:
-                raise too_long(sentence.where, *over, self.longest)
-            why = None if over is None else f"a sentence of {over[0]:,} {over[1]}, more than {self.longest:,}"
-            if why is None and self.skips:
-                why = next(filter(None, (no_room(model, sentence) for model in self.models)), None)
-            if why is None:
-                yield sentence
-                continue
-            if not self.counts["long"]:
-                self.tell(f"warning: {sentence.where}: {why}: it is not read, and its analysis is empty")
-            self.counts["long"] += 1
-            yield replace(sentence, unread=why)
+"""What is counted of sentences that are not read: those that are too long; of models that answer every line, those
+without a word, and those of them for which the output has no place."""
 
 
 def unread_in_words(counts: Mapping[str, int]) -> Iterator[str]:
-    """Yield the counts of :class:`Unread` in words, a line for each that is not 0."""
+    """Yield the counts of :data:`COUNTS` in words, a line for each that is not 0."""
     if number := counts.get("long"):
         yield f"not read, as too long, with an empty analysis: {counted(number, 'sentence')}"
     if number := counts.get("empty"):
@@ -166,12 +122,44 @@ class Parsing:
         # Sentences of more words are refused before they are divided; None: none is.
         self.refused = None if self.skips else request.longest
 
-    def unread(self, tell: Callable[[str], None] = console.log) -> Unread:
-        """Return what marks the sentences that are not read; ``tell`` gets a warning of the first that is too long."""
-        splitter = self.parser.splitter
-        models = [self.model] if splitter is None else [self.model, splitter.model]
-        lost = self.form.loses_empty and not self.model.extra_words
-        return Unread(models, self.request.longest, self.skips, tell, lost)
+    def marked(
+        self, sentences: Iterable[Sentence], counts: Counter[str], tell: Callable[[str], None] = console.log
+    ) -> Iterator[Sentence]:
+        """Yield the same sentences; those that are too long say why they are not read (:attr:`Sentence.unread`).
+
+        A sentence that is too long is an error, or gets an empty analysis: its words, no tree and no prediction. The
+        output has as many sentences as the input either way.
+
+        Args:
+            sentences: to read.
+            counts: gets those that are not read, by :data:`COUNTS`.
+            tell: gets a warning of the first that is too long, at once.
+
+        Raises:
+            DataError: a sentence is too long, where this is an error. Too many for a model's positions is then an error
+                of the model, behind the answers to the sentences before it.
+        """
+        model, splitter, longest = self.model, self.parser.splitter, self.request.longest
+        models = [model] if splitter is None else [model, splitter.model]
+        answers_all = model.task.answers.nothing is not None
+        loses_empty = self.form.loses_empty and not model.extra_words
+        for sentence in sentences:
+            if answers_all and not sentence.words:
+                counts["empty"] += 1
+                counts["lost"] += loses_empty
+            over = excess(sentence, longest, model.vocabulary)
+            if over is not None and not self.skips:
+                raise too_long(sentence.where, *over, longest)
+            why = None if over is None else f"a sentence of {over[0]:,} {over[1]}, more than {longest:,}"
+            if why is None and self.skips:
+                why = next(filter(None, (no_room(reader, sentence) for reader in models)), None)
+            if why is None:
+                yield sentence
+                continue
+            if not counts["long"]:
+                tell(f"warning: {sentence.where}: {why}: it is not read, and its analysis is empty")
+            counts["long"] += 1
+            yield replace(sentence, unread=why)
 
     def tell_of_arcs(self) -> None:
         """Say on stderr where probabilities of arcs are shown that are not calibrated."""
@@ -188,9 +176,6 @@ class Parsing:
             return chain.from_iterable(self.parser.every_tree(some, gold=gold, strict=True) for some in portions)
         analyses = chain.from_iterable(map(self.parser.analyses, portions))
         return analyses if self.form.lists else chain.from_iterable(each.one_by_one() for each in analyses)
-
-    def written(self, portions: Iterable[Sequence[Sentence]]) -> Iterator[str]:
-        return self.form.writer()(self.results(portions), self.display)
 
 
 def parse(request: ParseRequest) -> None:
@@ -232,18 +217,18 @@ def parse(request: ParseRequest) -> None:
     parsing = Parsing(request, on_terminal=output is None and sys.stdout.isatty())
     parsing.tell_of_arcs()
     sentences = sentences_of_files(parsing.refused, split=parsing.splits) if only is None else iter(only)
-    unread = parsing.unread()
+    unread: Counter[str] = Counter()
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
-    portions: Iterator[Sequence[Sentence]] = chunks(unread.passing(sentences), patience)
+    portions: Iterator[Sequence[Sentence]] = chunks(parsing.marked(sentences, unread), patience)
     if folder is not None:
         resolve_name(form.write_folder)(parsing.results(portions), folder, parsing.display)
     else:
         with atomic.output_of(output, "-o") as file:
-            pieces = parsing.written(_flushing(portions, file))
+            pieces: Iterator[str] = form.writer()(parsing.results(_flushing(portions, file)), parsing.display)
             if output is None and file.isatty():  # in a file or a pipe, words keep their bytes
                 pieces = (safe(piece, coloured=parsing.display.coloured) for piece in pieces)
             file.writelines(pieces)
-    for line in unread_in_words(unread.counts):
+    for line in unread_in_words(unread):
         console.log(line)
     if request.abstain is not None:
         parser, least = parsing.parser, f"less probable than {request.abstain:g}"

@@ -23,7 +23,7 @@ from probtrans_cli.data.entities import entity_records, located_span
 from probtrans_cli.data.logical_forms import graph_labels, graph_record
 from probtrans_cli.data.tokens import token_spans, valid
 from probtrans_cli.data.vocabularies.spelling import HashedFeatures, looked_up
-from probtrans_cli.errors import UsageError
+from probtrans_cli.errors import DataError, ProbtransError, UsageError
 from probtrans_cli.openie.coordinations import coordination_records, located_coordinations
 from probtrans_cli.openie.extractions import located_tuple, tuple_record, tuples_in
 from probtrans_cli.statistics.sampling import Sampling
@@ -36,19 +36,9 @@ Record = dict[str, Any]
 Reading = Mapping[str, Any]
 Ids = Callable[[str], list[int]]
 ABSTAINED = "_"
-BAD_DATA, BAD_USE = 3, 2  # exit codes, those of `parse`
 AT_ONCE, OF_A_BATCH = 4096, 1024
 """Tokens of the texts that are read before they are answered, and of a batch with its padding."""
 TEXTS_OF_A_STEP = 64  # each has a score of every entry of the vocabulary
-
-
-class RefusedError(Exception):
-    """A text has no answer, or the command line is wrong; ``exit_code`` is that of `parse`."""
-
-    def __init__(self, message: str, exit_code: int = BAD_DATA) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
 
 # --- from a text to the numbers that a graph takes --------------------------------------------------------------------
 
@@ -218,11 +208,12 @@ class Answers:
         no word or is not read.
 
         Raises:
-            RefusedError: after the answers to the texts before it: a text is too long, and the model answers no text
-                that it cannot read; or nothing can be left out.
+            DataError: after the answers to the texts before it: a text is too long, and the model answers no text that
+                it cannot read.
+            UsageError: nothing can be left out.
         """
         if abstain is not None and not self.rules["abstains"]:
-            raise RefusedError(f"--abstain: a task of kind {self.about['task']} leaves no answers out", BAD_USE)
+            raise UsageError(f"--abstain: a task of kind {self.about['task']} leaves no answers out")
         limit = self.reading["longest"] if longest is None else longest
         waiting: list[tuple[Text, str]] = []
         tokens = 0
@@ -230,7 +221,7 @@ class Answers:
             read, fault = self._read(where, text, limit)
             if fault and not self.rules["skips"]:  # as of `parse`, an error behind the answers before it
                 yield from self._answered(waiting, abstain)
-                raise RefusedError(f"{where}: {fault}")
+                raise DataError(f"{where}: {fault}")
             if fault:
                 print(f"warning: {where}: {fault}: it is not read, and its analysis is empty", file=sys.stderr)
             waiting.append((read, fault))
@@ -244,7 +235,7 @@ class Answers:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise RefusedError(f"{where}: not UTF-8") from None
+            raise DataError(f"{where}: not UTF-8") from None
         number = 0 if self.rules["skips"] or len(text) <= limit else len(text.split())  # a word is a token or more
         if number > limit:
             return Text(text, [], [], [], [], []), f"a sentence of at least {number:,} words, more than {limit:,}"
@@ -261,32 +252,30 @@ class Answers:
         self, texts: Sequence[tuple[Text, str]], abstain: float | None
     ) -> Iterator[tuple[Record, Text, Scores]]:
         # Of words none of which is read, as of punctuation where it is left out, there is nothing to say.
-        answers = self._answers([text for text, fault in texts if text.words and text.ids and not fault], abstain)
-        for text, fault in texts:
-            answer: Record = dict(self.rules["nothing"])
-            scores: Scores = {}
-            if text.words and not fault:
-                answer, scores = next(answers) if text.ids else ({}, {})
-            shown = {"text": text.text} if self.rules["with_text"] else {}
-            unread = {"unread": fault} if fault else {}
-            yield {**shown, "words": text.words, **unread, **answer}, text, scores
-
-    def _answers(self, texts: Sequence[Text], abstain: float | None) -> Iterator[tuple[Record, Scores]]:
-        answer = KINDS.get(self.rules["kind"])
+        read = [text for text, fault in texts if text.words and text.ids and not fault]
         outputs: dict[int, Scores] = {}
-        for numbers in batches(texts, TEXTS_OF_A_STEP if self.is_step else AT_ONCE):
-            batch = [texts[number] for number in numbers]
+        for numbers in batches(read, TEXTS_OF_A_STEP if self.is_step else AT_ONCE):
+            batch = [read[number] for number in numbers]
             values = self._bits(batch) if self.is_step else self.run(arrays(batch, self.about["inputs"], self.reading))
             for row, number in enumerate(numbers):
                 outputs[number] = {name: array[row] for name, array in values.items()}
-        for number, text in enumerate(texts):
-            scores = {name: np.asarray(values, np.float64) for name, values in outputs[number].items()}
-            tempered = {
-                name: values if name in ("arcs", "sentence", "bits") else values / self.rules["temperature"]
-                for name, values in scores.items()
-            }
-            record = {} if answer is None else answer(self, text, tempered)
-            yield rounded(record if abstain is None else abstained(record, abstain)), scores
+        answer = KINDS.get(self.rules["kind"])
+        in_order = (outputs[number] for number in range(len(read)))
+        for text, fault in texts:
+            record: Record = {"text": text.text} if self.rules["with_text"] else {}
+            record |= {"words": text.words} | ({"unread": fault} if fault else {})
+            scores: Scores = {}
+            if fault or not text.words:
+                record |= self.rules["nothing"]
+            elif text.ids:
+                scores = {name: np.asarray(values, np.float64) for name, values in next(in_order).items()}
+                tempered = {
+                    name: values if name in ("arcs", "sentence", "bits") else values / self.rules["temperature"]
+                    for name, values in scores.items()
+                }
+                prediction = {} if answer is None else answer(self, text, tempered)
+                record |= rounded(prediction if abstain is None else abstained(prediction, abstain))
+            yield record, text, scores
 
     # --- a language model, whose graph is a step from word to word
 
@@ -315,10 +304,10 @@ class Answers:
         """Yield the words behind a text, as `generate` does for the prompt of this number.
 
         Raises:
-            RefusedError: the model predicts no words.
+            UsageError: the model predicts no words.
         """
         if not self.is_step or self.reading["divides"]:
-            raise RefusedError("--words: the model predicts no next words", BAD_USE)
+            raise UsageError("--words: the model predicts no next words")
         step, random = self.begin(1), np.random.default_rng([sampling.seed, number])
         for start, end in token_spans(text):
             step = self.read_on(self.lookup.ids(text[start:end]), step)
@@ -533,7 +522,7 @@ def main(folder: Path, run: Callable[[dict[str, np.ndarray]], Scores], arguments
             lines = [json_line(record)] if "json" in options else [*in_lines(answers, record, text, scores)]
             sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
-    except (RefusedError, UsageError) as error:
+    except ProbtransError as error:
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -551,11 +540,11 @@ def _parsed(arguments: list[str]) -> tuple[Iterable[tuple[str, str]], dict[str, 
         kind: Any = OPTIONS[name := spelled[option]]
         value = "yes" if kind is None else arguments.pop(0) if arguments else None
         if value is None:
-            raise RefusedError(f"{option} needs a value", BAD_USE)
+            raise UsageError(f"{option} needs a value")
         try:
             options[name] = value if kind is None else kind(value)
         except ValueError:
-            raise RefusedError(f"{option}: {value!r} is no number", BAD_USE) from None
+            raise UsageError(f"{option}: {value!r} is no number") from None
     named = [(f"text {number}", text) for number, text in enumerate(arguments, start=1)]
     return (chain(_lines_of(options["file"]), named) if "file" in options else named), options
 
@@ -564,10 +553,10 @@ def _lines_of(name: str) -> Iterator[tuple[str, str]]:
     try:
         content = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("utf-8-sig")
     except OSError as error:
-        raise RefusedError(f"{name}: cannot be read: {error.strerror or error}") from None
+        raise DataError(f"{name}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise RefusedError(f"{name}:{line}: not UTF-8") from None
+        raise DataError(f"{name}:{line}: not UTF-8") from None
     for number, line in enumerate(content.removesuffix("\n").split("\n") if content else [], start=1):
         yield f"{name}:{number}", line.removesuffix("\r")
 

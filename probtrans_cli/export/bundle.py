@@ -33,7 +33,6 @@ from probtrans_cli.data.vocabularies.wordpiece_files import TOKENIZER_FILE
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import UsageError, unwritten
 from probtrans_cli.export import ExportOptions, answers, measure
-from probtrans_cli.export.answers import Answers
 from probtrans_cli.export.graph import MAIN, Graph, GraphPredictor, Plan, axes_of, graph_of, traced
 from probtrans_cli.export.measure import Run
 from probtrans_cli.tasks.base import OUTPUT
@@ -128,7 +127,27 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
     graph = graph_of(network, plan_of(model, arcs=options.arcs))
     if options.dtype not in ("float32", INT8):
         graph.weights_as(getattr(torch, options.dtype))
-    program = traced(graph, form.name)
+    program, plan = traced(graph, form.name), graph.plan
+    report: dict[str, Any] = measure.source_of(model, form.name, options.dtype) | {
+        "task": model.recipe.task.kind,
+        "inputs": dict(plan.inputs),
+        "outputs": axes_of(graph),
+        "longest": network.longest,
+    }
+    if sizes := network.output.sizes.get(plan.main):
+        report["sizes"] = {MAIN: list(sizes)}
+    if plan.arcs:
+        report["arcs"] = {
+            "iteration": plan.arcs[0],
+            "channel": model.reading.channel,
+            "root": network.has_root_column,
+            "by_word": not (model.vocabulary.begins or model.vocabulary.divides),
+        }
+    if model.recipe.uncertain_weights is not None:
+        report["weights"] = "posterior means"
+    if (temperature := temperature_of(model)) != 1.0:
+        report["temperature"] = temperature
+    report |= described(model)
     try:
         with atomic.adding_folder(out.absolute()) as folder:
             form.save(graph, program, folder / form.file)
@@ -136,29 +155,31 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
                 assert form.quantise is not None, "the table of formats says which have it"
                 form.quantise(folder / form.file)
             run = form.opened(folder / form.file)
-            largest = measure.largest_difference(network, graph.plan, run)
-            report = _described(model, graph, options, form) | {
-                "largest_difference": largest.absolute,
-                "largest_relative_difference": largest.relative,
-            }
+            largest = measure.largest_difference(network, plan, run)
+            report["largest_difference"] = largest.absolute
+            report["largest_relative_difference"] = largest.relative
             if options.dtype == "float32" and largest.relative > measure.MOST:
-                rounding = measure.largest_rounding(network, graph.plan).relative
+                rounding = measure.largest_rounding(network, plan).relative
                 log_difference(largest.relative, rounding)
                 report["largest_relative_rounding"] = rounding
-            tokens = measure.longest_of(network, graph.plan)
+            tokens = measure.longest_of(network, plan)
             report |= {
                 "measured_over": f"random sentences of 1 to {tokens} tokens, in batches of 1 to {measure.SENTENCES}: "
                 f"the 4 corners and {measure.DRAWS} more batches",
-                "words_per_second": measure.words_per_second(network, graph.plan, form.runner, run),
+                "words_per_second": measure.words_per_second(network, plan, form.runner, run),
                 "threads": torch.get_num_threads(),
             }
-            report |= measure.change_of_score(model, GraphPredictor(graph.plan, run), options)
+            report |= measure.change_of_score(model, options, GraphPredictor(plan, run))
             of_pruning = options.about.get("largest_difference", 0.0)
             report |= {**options.about, "largest_difference": max(of_pruning, report["largest_difference"])}
             report["bytes"] = sum(path.stat().st_size for path in folder.iterdir())
             write_beside(model, form.name, folder)
             if (folder / EXAMPLE).exists():
-                report["compared"] = _compared(model, folder, run, report, exact=options.dtype == "float32")
+                report["compared"] = compared = measure.compared(model, folder, run, report)
+                texts, same = compared["texts"], compared["same"]
+                if options.dtype == "float32" and same < texts:
+                    answered = "the example answers otherwise than the model"
+                    console.log(f"warning: for {texts - same} of {texts} texts {answered}")
             (folder / "EXPORT.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise unwritten(str(out), error, UsageError, hint="choose another OUT folder") from None
@@ -199,17 +220,6 @@ def write_beside(model: Model, form: str, folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-def _compared(model: Model, folder: Path, run: Run, report: dict[str, Any], *, exact: bool) -> dict[str, int]:
-    def of_arrays(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        outputs = run({name: torch.from_numpy(values) for name, values in inputs.items()})
-        return {name: values.numpy() for name, values in outputs.items()}
-
-    number, same = measure.compared(model, Answers(folder, of_arrays, report))
-    if exact and same < number:
-        console.log(f"warning: for {number - same} of {number} texts the example answers otherwise than the model")
-    return {"texts": number, "same": same}
 
 
 def log_difference(difference: float, rounding: float) -> None:
@@ -267,30 +277,6 @@ def _without_ends(vocabulary: Vocabulary) -> Vocabulary:
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
-
-
-def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
-    plan = graph.plan
-    about: dict[str, Any] = measure.source_of(model, form.name, options.dtype) | {
-        "task": model.recipe.task.kind,
-        "inputs": {name: plan.axes(name) for name in plan.inputs},
-        "outputs": axes_of(graph),
-        "longest": model.network.longest,
-    }
-    if sizes := model.network.output.sizes.get(plan.main):
-        about["sizes"] = {MAIN: list(sizes)}
-    if plan.iteration is not None:
-        about["arcs"] = {
-            "iteration": plan.iteration,
-            "channel": model.reading.channel,
-            "root": model.network.has_root_column,
-            "by_word": not (model.vocabulary.begins or model.vocabulary.divides),
-        }
-    if model.recipe.uncertain_weights is not None:
-        about["weights"] = "posterior means"
-    if (temperature := temperature_of(model)) != 1.0:
-        about["temperature"] = temperature
-    return about | described(model)
 
 
 def described(model: Model) -> dict[str, Any]:

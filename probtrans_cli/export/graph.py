@@ -64,11 +64,11 @@ Arrays = Mapping[str, Tensor]
 class Plan:
     """What a graph takes and gives."""
 
-    inputs: tuple[str, ...]  # names of the inputs
+    inputs: Mapping[str, list[int | str]]  # the axes of the inputs: names, and sizes of those that are always alike
     words: bool  # whether scores of words are wanted
     sentence: bool  # whether the sentence's representation is wanted
     main: str  # the network's name of the output ``scores``
-    iteration: int | None = None  # the iteration after which heads are given; None = never
+    arcs: tuple[int, ...] = ()  # the iteration after which heads are given, if they are
     readout: Readout | None = None  # of a language model, whose graph is a step from word to word
     sizes: Mapping[str, int] = field(default_factory=dict)  # of the axes of inputs that are always alike
 
@@ -78,7 +78,8 @@ class Plan:
         if wants.readout is not None:
             section: Any = network.encoder.section
             sizes = {"states": section.iterations + 1, "labels": network.encoder.facts.width}
-            return cls(("word", "memory"), False, False, "words", None, wants.readout, sizes)
+            axes = {name: [sizes.get(axis, axis) for axis in SHAPES[name]] for name in ("word", "memory")}
+            return cls(axes, False, False, "words", readout=wants.readout, sizes=sizes)
         grid = network.output.steps is not None
         words = wants.words is not None
         inputs = ["ids", "mask"]
@@ -96,15 +97,8 @@ class Plan:
         main = "rows" if grid else "words" if words or wants.tokens is not None else "sentence"
         if any(isinstance(layer, ArcOutput) for layer in network.output.children()):
             main = "arcs"
-        return cls(tuple(inputs), words, has_sentence and not grid, main, iteration)
-
-    @property
-    def arcs(self) -> tuple[int, ...]:
-        return () if self.iteration is None else (self.iteration,)
-
-    def axes(self, name: str) -> list[int | str]:
-        """Return the axes of an input."""
-        return [self.sizes.get(axis, axis) for axis in SHAPES[name]]
+        axes = {name: [*SHAPES[name]] for name in inputs}
+        return cls(axes, words, has_sentence and not grid, main, () if iteration is None else (iteration,))
 
 
 class Graph(nn.Module):

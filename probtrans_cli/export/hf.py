@@ -18,7 +18,7 @@ from probtrans_cli.data.vocabularies.wordpiece_files import OPTIONS_FILE, PIECES
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.export.measure import change_of_score, in_precision, random_sentences, source_of
+from probtrans_cli.export.measure import change_of_score, random_sentences, source_of
 from probtrans_cli.hf import bert_of, register, write_bert, write_gpt2, write_probabilistic
 from probtrans_cli.hf.gpt2 import ARCHITECTURE as GPT2
 from probtrans_cli.hf.write import Architecture
@@ -56,7 +56,7 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         "notes": notes,
         "largest_difference": difference,
         "bytes": (out / "model.safetensors").stat().st_size,
-        **change_of_score(model, in_precision(model.network, options.dtype), options),
+        **change_of_score(model, options),
         **({} if model.recipe.uncertain_weights is None else {"weights": "posterior means"}),
         "left_out": [ANSWERS],
         **options.about,
@@ -82,7 +82,8 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
     if section.kind not in WRITERS:
         kinds = " and ".join(WRITERS)
         raise UsageError(f"not expressible in transformers: model.kind: {section.kind}", hint=f"only {kinds} are")
-    tensors = _named(model)
+    architecture = architecture_of(model)
+    tensors = _named(model, architecture)
     texts, notes = tokenizer_files(model.vocabulary, network.longest)
     if section.kind == OWN:
         write_probabilistic(section, tensors, folder, pad=model.vocabulary.PAD, texts=texts, dtype=dtype)
@@ -93,7 +94,6 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
         options: dict[str, Any] = {"pad": never[0], "never": never, "texts": files, "dtype": dtype}
         notes += write_gpt2(section, weights_of(network), folder, expand_shared=expand_shared, **options)
         return GPT2, notes
-    architecture = architecture_of(model)
     if architecture == "BertModel":
         kind = model.recipe.task.kind
         notes.append(f"the output layer is left out: BERT has none for task.kind {kind} as it is here")
@@ -113,7 +113,10 @@ def architecture_of(model: Model) -> Architecture:
     """Return the class of `transformers` that computes what a transformer and its output layer do."""
     answers = model.task.answers.kind
     if answers == "words" and isinstance(model.network.words, BertWordOutput):
-        return "BertForPreTraining" if _has_next_sentences(model) else "BertForMaskedLM"
+        # Pairs that are scored as BERT's are: 0 = the second text follows, 1 = it is a random one.
+        paired = isinstance(getattr(model.network.output, "pair", None), PairOutput)
+        has_next = paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.facts.has_pooler
+        return "BertForPreTraining" if has_next else "BertForMaskedLM"
     if answers == "tags":
         return "BertForTokenClassification"
     if answers == "class" and model.network.sentence == "cls" and model.recipe.model.facts.has_pooler:
@@ -121,18 +124,12 @@ def architecture_of(model: Model) -> Architecture:
     return "BertModel"
 
 
-def _has_next_sentences(model: Model) -> bool:
-    """Return whether pairs are scored as BERT's are, 0 = the second follows, 1 = it is a random text."""
-    paired = isinstance(getattr(model.network.output, "pair", None), PairOutput)
-    return paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.facts.has_pooler
-
-
-def _named(model: Model) -> dict[str, Tensor]:
+def _named(model: Model, architecture: Architecture) -> dict[str, Tensor]:
     output: nn.Module = model.network.output
     parts = {}
     if isinstance(output, SeveralOutputs):
         parts = {"output.words.": "words."} if isinstance(model.network.words, BertWordOutput) else {}
-        parts |= {"output.pair.": "pair."} if parts and _has_next_sentences(model) else {}
+        parts |= {"output.pair.": "pair."} if architecture == "BertForPreTraining" else {}
     elif isinstance(output, BertWordOutput):
         parts = {"output.": "words."}
     elif model.task.answers.kind in ("tags", "class") and isinstance(output, nn.Linear):

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,19 +77,11 @@ def source_of(model: Model, form: str, dtype: str) -> dict[str, Any]:
     }
 
 
-def in_precision(network: Network, dtype: str) -> Network:
-    """Return a copy whose weights are rounded to another precision."""
-    rounded = copy.deepcopy(network)
-    state = network.state_dict()
-    for key, value in state.items():
-        if value.is_floating_point():
-            state[key] = value.to(getattr(torch, dtype)).to(value.dtype)
-    rounded.load_state_dict(state)
-    return rounded
-
-
-def change_of_score(model: Model, written: Network | Predictor, options: ExportOptions) -> dict[str, Any]:
+def change_of_score(model: Model, options: ExportOptions, written: Predictor | None = None) -> dict[str, Any]:
     """Score dev with the model, by one plain pass, and with what is written, where the precision changes.
+
+    Args:
+        written: a graph; None = the network with its weights in the other precision.
 
     Returns:
         The entry ``score`` of the report; its value is None where there is no dev to score.
@@ -97,9 +90,16 @@ def change_of_score(model: Model, written: Network | Predictor, options: ExportO
         return {}
     if options.dev is None:
         return {"score": None}
+    changed: Network | Predictor = written or copy.deepcopy(model.network)
+    if isinstance(changed, Network):
+        state = changed.state_dict()
+        for key, value in state.items():
+            if value.is_floating_point():
+                state[key] = value.to(getattr(torch, options.dtype)).to(value.dtype)
+        changed.load_state_dict(state)
     task, method = model.task, model.evaluation()
     before, after = (
-        evaluate(task, it, options.dev, method, final=False)[task.section.metric] for it in (model.network, written)
+        evaluate(task, it, options.dev, method, final=False)[task.section.metric] for it in (model.network, changed)
     )
     return {"score": {"metric": task.section.metric, "dev": before, "dev_exported": after, "change": after - before}}
 
@@ -304,11 +304,17 @@ SHARE_OF_MARKS = 0.3
 NEAR = 1e-3  # what numbers of two records may differ by
 
 
-def compared(model: Model, answers: Answers) -> tuple[int, int]:
-    """Compare the answers of an exported folder with those of the model on a few random texts.
+def compared(model: Model, folder: Path, run: Run, report: Mapping[str, Any]) -> dict[str, int]:
+    """Compare the answers of an exported folder, whose graph ``run`` computes, with those of the model on a few random
+    texts; return the number of texts, and for how many they are the same.
 
     Of uncertain weights, the means count. The model must be on the CPU, as the graph is.
     """
+
+    def of_arrays(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        outputs = run({name: torch.from_numpy(values) for name, values in inputs.items()})
+        return {name: values.numpy() for name, values in outputs.items()}
+
     random, vocabulary = np.random.default_rng(0), model.vocabulary
     most = TEXT_WORDS if model.network.longest is None else max(1, min(TEXT_WORDS, model.network.longest // 16))
     texts = []
@@ -319,9 +325,10 @@ def compared(model: Model, answers: Answers) -> tuple[int, int]:
         texts.append(" ".join(np.where(chosen, marks, entries).tolist()))
     parser = Parser(model, ParseOptions(trees=False), predictor=plain(model))
     expected = parser.analyses([divided(text) for text in texts])
+    answers = Answers(folder, of_arrays, report)
     records = answers.records((f"text {number}", text) for number, text in enumerate(texts, start=1))
     pairs = zip(expected, records, strict=True)
-    return len(texts), sum(alike(analysis.record(), record) for analysis, (record, _, _) in pairs)
+    return {"texts": TEXTS, "same": sum(alike(analysis.record(), record) for analysis, (record, _, _) in pairs)}
 
 
 def alike(left: Any, right: Any) -> bool:

@@ -12,7 +12,7 @@ import torch
 from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.export.measure import change_of_score, in_precision, representations, source_of
+from probtrans_cli.export.measure import change_of_score, representations, source_of
 from probtrans_cli.trained.base import texts_of, weights_of
 from probtrans_cli.trained.model import Model
 
@@ -36,7 +36,7 @@ def write(
     # A pruned model predicts other things than the model that was scored.
     scores = {} if "pruned" in options.about else checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
     weights = {key: value.to(getattr(torch, options.dtype)) for key, value in weights_of(model.network).items()}
-    score = change_of_score(model, in_precision(model.network, options.dtype), options)
+    score = change_of_score(model, options)
     before = representations(model)
     model.network.load_state_dict({key: value.float() for key, value in weights.items()})
     difference = float((representations(model) - before).abs().max())

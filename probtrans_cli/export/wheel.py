@@ -60,29 +60,8 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     assert model.folder is not None, "it was loaded"
     scores = {} if "pruned" in options.about else checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
     card = _card(model, package, version, scores, options)
-    stem = f"{package.replace('-', '_')}-{version}"
-    name = f"{stem}-py3-none-any.whl"
-
-    def pack(folder: Path) -> None:
-        place, about = f"{PACKAGES}/{package.replace('-', '_')}", f"{stem}.dist-info"
-        files = ((f"{place}/{file}", (folder / file).read_bytes()) for file in [*listed(folder), SUMS])
-        texts = _about(model, package, version, options, card)
-        record = []
-        with zipfile.ZipFile(folder / name, "x", zipfile.ZIP_DEFLATED) as archive:
-            for file, content in chain(files, ((f"{about}/{file}", text.encode()) for file, text in texts.items())):
-                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-                record.append(f"{file},sha256={digest},{len(content)}\n")
-                _add(archive, file, content)
-            _add(archive, f"{about}/RECORD", "".join([*record, f"{about}/RECORD,,\n"]).encode())
-
-    report = folder_format.write(model, out, options, {"README.md": card}, format="wheel", finish=pack)
-    return report | {"package": f"{package} {version}", "wheel": str(out / name)}
-
-
-# --- the wheel --------------------------------------------------------------------------------------------------------
-
-
-def _about(model: Model, package: str, version: str, options: ExportOptions, card: str) -> dict[str, str]:
+    module = package.replace("-", "_")
+    name, about = f"{module}-{version}-py3-none-any.whl", f"{module}-{version}.dist-info"
     pieces = "[hf]" if model.recipe.data.vocabulary.kind == "wordpiece" else ""
     headers = [
         "Metadata-Version: 2.1",
@@ -94,11 +73,25 @@ def _about(model: Model, package: str, version: str, options: ExportOptions, car
         f"Requires-Dist: probtrans{pieces} >={__version__}",
         "Description-Content-Type: text/markdown",
     ]
-    return {
-        "METADATA": "\n".join(headers) + f"\n\n{card}",
-        "WHEEL": f"Wheel-Version: 1.0\nGenerator: probtrans {__version__}\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "entry_points.txt": f"[{GROUP}]\n{package} = {PACKAGES}.{package.replace('-', '_')}\n",
+    tags = f"Wheel-Version: 1.0\nGenerator: probtrans {__version__}\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    texts = {
+        f"{about}/METADATA": "\n".join(headers) + f"\n\n{card}",
+        f"{about}/WHEEL": tags,
+        f"{about}/entry_points.txt": f"[{GROUP}]\n{package} = {PACKAGES}.{module}\n",
     }
+
+    def pack(folder: Path) -> None:
+        files = ((f"{PACKAGES}/{module}/{file}", (folder / file).read_bytes()) for file in [*listed(folder), SUMS])
+        record = []
+        with zipfile.ZipFile(folder / name, "x", zipfile.ZIP_DEFLATED) as archive:
+            for file, content in chain(files, ((file, text.encode()) for file, text in texts.items())):
+                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                record.append(f"{file},sha256={digest},{len(content)}\n")
+                _add(archive, file, content)
+            _add(archive, f"{about}/RECORD", "".join([*record, f"{about}/RECORD,,\n"]).encode())
+
+    report = folder_format.write(model, out, options, {"README.md": card}, format="wheel", finish=pack)
+    return report | {"package": f"{package} {version}", "wheel": str(out / name)}
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -123,19 +116,26 @@ def _card(model: Model, package: str, version: str, scores: Mapping[str, Any], o
     top |= {"pipeline_tag": _HUB_TASKS[kind]} if kind in _HUB_TASKS else {}
     top |= {"language": languages} if languages else {}
     top |= {"license": options.licence} if options.licence else {}
-    results, lines = [], []
+    results, lines, sources = [], [], []
     for split, names in files.items():
+        for name in names:
+            corpus = corpus_of(name)
+            about = "a corpus inside probtrans, generated, MIT" if name.startswith("embedded:") else "licence not known"
+            if corpus is not None:
+                about = f"{corpus.what}. Licence: {corpus.licence}; {corpus.cite}"
+            sources.append(f"- {split}: {_code(name)}: {html.escape(about, quote=False)}.")
         if not (numbers := flattened(scores.get(split) or {})):
             continue
-        corpus = ", ".join(names)
+        title = ", ".join(names)
         metrics = [{"type": name, "value": round(value, 6)} for name, value in numbers.items()]
         task = {"type": _HUB_TASKS.get(kind, "token-classification")}
-        results.append({"task": task, "dataset": {"name": corpus, "type": corpus, "split": split}, "metrics": metrics})
+        results.append({"task": task, "dataset": {"name": title, "type": title, "split": split}, "metrics": metrics})
         lines += [f"| {split} | {_code(name)} | {value:.4g} |" for name, value in numbers.items()]
     if results:
         top["model-index"] = [{"name": package, "results": results}]
     licence = f"The model: {options.licence}." if options.licence else "The licence of the model was not stated."
     table = "\n".join(["| split | score | value |", "|---|---|---|", *lines]) if lines else "None is stored with it."
+    data = "\n".join(sources)
     return f"""---
 {write_tree(top)}---
 
@@ -172,7 +172,7 @@ installed, too: give its path in place of the name. It holds no code; `SHA256SUM
 
 {licence} That of its data may bind you, too.
 
-{_data(files)}
+{data}
 
 ## Intended use
 
@@ -181,18 +181,6 @@ scores above say little: measure first, with `probtrans eval`. The trees of a mo
 are induced: they tell what the model attends to, and need not be what a linguist draws. Probabilities are the model's
 own, and calibrated only as far as it was measured (`probtrans eval --uncertainty`).
 """
-
-
-def _data(files: Mapping[str, list[str]]) -> str:
-    lines = []
-    for split, names in files.items():
-        for name in names:
-            corpus = corpus_of(name)
-            about = "a corpus inside probtrans, generated, MIT" if name.startswith("embedded:") else "licence not known"
-            if corpus is not None:
-                about = f"{corpus.what}. Licence: {corpus.licence}; {corpus.cite}"
-            lines.append(f"- {split}: {_code(name)}: {html.escape(about, quote=False)}.")
-    return "\n".join(lines)
 
 
 def _code(text: str) -> str:

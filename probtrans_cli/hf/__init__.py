@@ -30,7 +30,10 @@ __all__ = [
 def register() -> None:
     """Let `transformers` open folders of probabilistic transformers, as AutoConfig and AutoModel; once a process."""
     try:
-        from probtrans_cli.hf import auto  # noqa: PLC0415  (imports transformers)
+        from transformers import AutoConfig, AutoModel  # noqa: PLC0415
+
+        from probtrans_cli.hf.auto import ProbabilisticConfig, ProbabilisticModel  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(f"transformers cannot be imported: {error}", hint="pip install transformers") from None
-    auto.register()
+    AutoConfig.register(ProbabilisticConfig.model_type, ProbabilisticConfig, exist_ok=True)
+    AutoModel.register(ProbabilisticConfig, ProbabilisticModel, exist_ok=True)

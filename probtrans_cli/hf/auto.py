@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from probtrans_cli.hf.write import MODEL_TYPE
@@ -80,8 +80,3 @@ class ProbabilisticModel(PreTrainedModel):  # type: ignore[no-untyped-call]
             attentions=None if encoded.arcs is None else encoded.arcs.unbind(1),
         )
         return outputs.to_tuple() if return_dict is False else outputs
-
-
-def register() -> None:
-    AutoConfig.register(MODEL_TYPE, ProbabilisticConfig, exist_ok=True)
-    AutoModel.register(ProbabilisticConfig, ProbabilisticModel, exist_ok=True)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.hf.tensors import Foreign, by_plain_names, check, module, pairs_of_modules, read_tensors
-from probtrans_cli.hf.write import Files, fill_biases, obstacles, repeat_shared, write_folder
+from probtrans_cli.hf.write import Files, fill_layers, obstacles, write_folder
 from probtrans_cli.recipe.hf import CONFIG, SMALLEST_EPS, Gpt2Config, read_config, read_shape
 from probtrans_cli.recipe.model import Transformer
 from probtrans_cli.text import first_of
@@ -124,9 +124,7 @@ def write_gpt2(
         hint = "choose --format safetensors, or train with model.norm=pre task.word_bias=false"
         raise UsageError(f"not expressible as GPT-2: {'; '.join(faults)}", hint=hint)
     section, ours = section.resolved(), dict(tensors)
-    notes = list(fill_biases(section, ours))
-    for index in range(section.layers):
-        repeat_shared(section, ours, index)
+    notes = fill_layers(section, ours)
     theirs = {f"{PREFIX}{name}": _turned(key, ours[key]) for key, name in _pairs(section.layers)}
     config = {
         "model_type": "gpt2",

@@ -7,7 +7,7 @@ identity for the pooler that nothing reads. What BERT cannot compute is refused 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -83,9 +83,15 @@ def bert_of(
         raise UsageError(f"not expressible as BERT: {'; '.join(faults)}", hint=hint)
     section = cast("Transformer", section).resolved()
     all_tensors = dict(tensors)
-    notes = list(_fill(section, all_tensors))
-    for index in range(section.layers):
-        repeat_shared(section, all_tensors, index)
+    notes = fill_layers(section, all_tensors)
+    table, width = all_tensors["unary.weight"], section.width
+    if not section.segments:
+        all_tensors["encoder.segments.weight"] = table.new_zeros(1, width)
+        notes.append("segments: 0: one is written, of zeros")
+    if not section.pooler:
+        all_tensors["encoder.pooler.weight"] = torch.eye(width, dtype=table.dtype)
+        notes.append("pooler: false: an identity is written where the architecture has one")
+    all_tensors.setdefault("encoder.pooler.bias", table.new_zeros(width))
     shared = {"share_layers": False, "tie_kv": False, "tie_qo": False}
     plain = {"bias": "all", "pooler": True, "segments": section.segments or 1}
     section = section.model_copy(update=shared | plain)
@@ -96,8 +102,8 @@ def bert_of(
     config = {
         **base,
         "model_type": "bert",
-        "vocab_size": len(all_tensors["unary.weight"]),
-        "hidden_size": section.width,
+        "vocab_size": len(table),
+        "hidden_size": width,
         "num_hidden_layers": section.layers,
         "num_attention_heads": section.heads,
         "intermediate_size": section.inner,
@@ -117,45 +123,30 @@ def bert_of(
     return Bert(config, section, all_tensors, notes=notes)
 
 
-def _fill(section: Transformer, tensors: dict[str, Tensor]) -> Iterator[str]:
-    """Add the tensors of BERT that the model lacks, with values that change nothing; yield a note for each kind."""
-    table, width = tensors["unary.weight"], section.width
-    yield from fill_biases(section, tensors)
-    if not section.segments:
-        tensors["encoder.segments.weight"] = table.new_zeros(1, width)
-        yield "segments: 0: one is written, of zeros"
-    if not section.pooler:
-        tensors["encoder.pooler.weight"] = torch.eye(width, dtype=table.dtype)
-        yield "pooler: false: an identity is written where the architecture has one"
-    tensors.setdefault("encoder.pooler.bias", table.new_zeros(width))
-
-
-def fill_biases(section: Transformer, tensors: dict[str, Tensor]) -> Iterator[str]:
-    """Add the biases of layers that the model lacks, as zeros; yield a note if there are any."""
+def fill_layers(section: Transformer, tensors: dict[str, Tensor]) -> list[str]:
+    """Add to every layer the biases that it lacks, as zeros, and its own copies of what it shares; return notes."""
+    width, notes = section.width, []
     if section.bias != "all":
-        width = section.width
         sizes = {"projections": (3 - section.tie_kv) * width, "output": width, "widen": section.inner, "narrow": width}
         for index in range(1 if section.share_layers else section.layers):
             for name, size in sizes.items():
                 zeros = tensors["unary.weight"].new_zeros(size)
                 tensors.setdefault(f"encoder.layers.{index}.{name}.bias", zeros)
-        yield f"bias: {section.bias}: the others are written as zeros"
-
-
-def repeat_shared(section: Transformer, tensors: dict[str, Tensor], index: int) -> None:
-    """Give a layer its own copies of what it shares."""
-    layer, width = f"encoder.layers.{index}.", section.width
-    if section.share_layers and index:
-        first = {key: value for key, value in tensors.items() if key.startswith("encoder.layers.0.")}
-        tensors |= {key.replace("encoder.layers.0.", layer, 1): value for key, value in first.items()}
-        return
-    weight, bias = f"{layer}projections.weight", f"{layer}projections.bias"
-    if section.tie_qo:
-        tensors[f"{layer}output.weight"] = tensors[weight][:width].T
-        tensors[f"{layer}output.bias"] = tensors[bias].new_zeros(width)
-    if section.tie_kv:
-        for name in (weight, bias):
-            tensors[name] = torch.cat([tensors[name], tensors[name][width:]])
+        notes.append(f"bias: {section.bias}: the others are written as zeros")
+    for index in range(section.layers):
+        layer = f"encoder.layers.{index}."
+        if section.share_layers and index:
+            first = {key: value for key, value in tensors.items() if key.startswith("encoder.layers.0.")}
+            tensors |= {key.replace("encoder.layers.0.", layer, 1): value for key, value in first.items()}
+            continue
+        weight, bias = f"{layer}projections.weight", f"{layer}projections.bias"
+        if section.tie_qo:
+            tensors[f"{layer}output.weight"] = tensors[weight][:width].T
+            tensors[f"{layer}output.bias"] = tensors[bias].new_zeros(width)
+        if section.tie_kv:
+            for name in (weight, bias):
+                tensors[name] = torch.cat([tensors[name], tensors[name][width:]])
+    return notes
 
 
 def write_bert(

@@ -25,8 +25,9 @@ from probtrans_cli.commands.eval import EvalRequest
 from probtrans_cli.commands.parse import ParseRequest
 from probtrans_cli.data.entities import misplaced
 from probtrans_cli.data.tokens import LONGEST
+from probtrans_cli.errors import DataError
 from probtrans_cli.export import answers as module
-from probtrans_cli.export.answers import Answers, RefusedError, best_valid
+from probtrans_cli.export.answers import Answers, best_valid
 from probtrans_cli.export.bundle import described, plan_of, write_beside
 from probtrans_cli.export.graph import graph_of
 from probtrans_cli.export.measure import alike
@@ -47,7 +48,7 @@ def folder_of(model: Model, folder: Path) -> Answers:
 
     about = {
         "task": model.recipe.task.kind,
-        "inputs": {name: graph.plan.axes(name) for name in graph.plan.inputs},
+        "inputs": dict(graph.plan.inputs),
         **described(model),
     }
     return Answers(folder, run, json.loads(json.dumps(about)))
@@ -179,7 +180,7 @@ def test_what_is_too_long_is_refused_as_by_parse(tagger: tuple[str, Answers], in
     run, answers = tagger
     texts = ["we sing", "farmers " * 2001, "we sing"]
     answered: list[Any] = []
-    with pytest.raises(RefusedError, match=r"text 2: a sentence of at least 2,001 words, more than 2,000") as error:
+    with pytest.raises(DataError, match=r"text 2: a sentence of at least 2,001 words, more than 2,000") as error:
         answered.extend(answers.records(numbered(texts)))
     assert len(answered) == 1
     Path("long").write_text("\n".join(texts), "utf-8")
@@ -202,7 +203,7 @@ def test_what_the_model_has_no_room_for_is_refused(limit: str, place: Path, invo
     answers = folder_of(model, place / "out")
     text = "x" * 900 + " " + "y" * 900 + " " + "z" * 300 if limit == "tokens" else "farmers " * 20
     what = "2,100 tokens, more than 2,000" if limit == "tokens" else "140 tokens, and the model has 65 positions"
-    with pytest.raises(RefusedError, match=f"text 1: a sentence of {what}"):
+    with pytest.raises(DataError, match=f"text 1: a sentence of {what}"):
         records(answers, [text])
 
 
