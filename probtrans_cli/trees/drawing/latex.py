@@ -51,6 +51,7 @@ SPECIAL = {
     "`": r"\textasciigrave{}",
     "∅": r"$\emptyset$",
 }
+PRINTED = str.maketrans(SPECIAL)
 # What pdflatex's fonts have; anything else asks for lualatex and its other fonts.
 LATIN = frozenset(map(chr, [*range(0x20, 0x7F), *range(0xA0, 0x180)])) - set("ĦħĸſŦŧŀĿŉ") | set("–—‘’‚“”„†‡•…‰‹›€™∅")
 
@@ -203,11 +204,9 @@ def _escaped(text: str) -> str:
     TeX is told the direction, as it does not find it out by itself.
     """
     if not any(unicodedata.bidirectional(character) in ("R", "AL") for character in text):
-        return _printed(text)
-    runs = groupby(text, key=lambda character: unicodedata.bidirectional(character) in ("L", "EN", "AN"))
-    parts = [f"\\ltr{{{_printed(run)}}}" if left_to_right else _printed(run) for left_to_right, run in runs]
+        return text.translate(PRINTED)
+    parts = []
+    for left_to_right, run in groupby(text, key=lambda text: unicodedata.bidirectional(text) in ("L", "EN", "AN")):
+        printed = "".join(run).translate(PRINTED)
+        parts.append(f"\\ltr{{{printed}}}" if left_to_right else printed)
     return f"\\rtl{{{''.join(parts)}}}"
-
-
-def _printed(text: Iterable[str]) -> str:
-    return "".join(SPECIAL.get(character, character) for character in text)

@@ -116,13 +116,12 @@ def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
             f"C{decimal(end - 0.4477 * bend)} {decimal(peak)} {decimal(end)} {decimal(foot - 0.5523 * (foot - peak))} "
             f"{decimal(end)} {decimal(foot)}"
         )
-    dashes = f' stroke-dasharray="{dash}"' if dash else ""
     triangle = (
         f"M{decimal(end)} {decimal(base)}L{decimal(end - 3.5)} {decimal(foot)}L{decimal(end + 3.5)} {decimal(foot)}Z"
     )
     return (
         f'<g opacity="{opacity(arc.probability)}">'
-        f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+        f'<path d="{path}" fill="none" {stroke(colour, dash)}/>'
         f'<path d="{triangle}" fill="{colour}"/></g>'
     )
 
@@ -158,10 +157,9 @@ def _legend(channels: Mapping[int | str, str], height: float) -> list[str]:
     result = []
     for order, (channel, name) in enumerate(channels.items()):
         colour, dash = channel_style(channel)
-        x, dashes = MARGIN + 95.0 * order, f' stroke-dasharray="{dash}"' if dash else ""
-        label = escape(visible(name))
+        x, label = MARGIN + 95.0 * order, escape(visible(name))
         result.append(
-            f'<path d="M{decimal(x)} {decimal(height - 14)}h26" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+            f'<path d="M{decimal(x)} {decimal(height - 14)}h26" {stroke(colour, dash)}/>'
             f'<text x="{decimal(x + 31)}" y="{decimal(height - 10)}" font-size="11" fill="{INK}">{label}</text>'
         )
     return result
@@ -186,6 +184,10 @@ def channel_style(channel: int | str) -> tuple[str, str]:
     if isinstance(channel, str):
         return INK, ""
     return COLOURS[channel % len(COLOURS)], DASHES[channel % len(DASHES)]
+
+
+def stroke(colour: str, dash: str) -> str:
+    return f'stroke="{colour}" stroke-width="1.6"' + (f' stroke-dasharray="{dash}"' if dash else "")
 
 
 def opacity(probability: float | None) -> str:
