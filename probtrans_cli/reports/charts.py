@@ -8,19 +8,16 @@ follows a viewer's light or dark setting.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from probtrans_cli.folders import regular
 from probtrans_cli.reports.scores import is_share, shown
 from probtrans_cli.statistics.uncertainty import BINS
-from probtrans_cli.text import from_json, visible
+from probtrans_cli.text import visible
 from probtrans_cli.trees.drawing.html import safe_json
 from probtrans_cli.trees.drawing.svg import COLOURS, FONT, decimal
 
@@ -129,20 +126,6 @@ class Curve:
         if len(both) > MOST_POINTS:
             both = np.array([part.mean(axis=0) for part in np.array_split(both, MOST_POINTS)])
         return cls(name, both[:, 0], both[:, 1], colour, points)
-
-
-def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a `metrics.jsonl`, without damaged lines such as the last one after a kill."""
-    if not os.path.lexists(path):
-        return
-    with regular.open_file(path) as file:
-        for line in file:
-            try:
-                values = from_json(line.decode("utf-8", "replace"))
-            except ValueError:
-                continue
-            if isinstance(values, dict) and {"step", "split"} <= values.keys():
-                yield values
 
 
 def chart(
