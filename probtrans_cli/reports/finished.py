@@ -46,11 +46,6 @@ class Finished:
         return self.recipe.name.removesuffix(f"-seed{self.recipe.seed}")
 
     @property
-    def identity(self) -> str:
-        """All that makes two runs the same but for the seed."""
-        return json.dumps([self.name, self.data, self.corpora, self.settings], sort_keys=True)
-
-    @property
     def corpora(self) -> dict[str, Any]:
         return self.recipe.data.model_dump(mode="json", include=CORPORA)
 

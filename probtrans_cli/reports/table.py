@@ -39,7 +39,8 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
     for folder in folders:
         try:
             run = read_run(folder)
-            runs = groups.setdefault(run.identity, {})
+            but_for_seed = json.dumps([run.name, run.data, run.corpora, run.settings], sort_keys=True)
+            runs = groups.setdefault(but_for_seed, {})
             if run.recipe.seed in runs:
                 twin = folder_name(runs[run.recipe.seed].folder)
                 raise CheckpointError(f"{folder_name(folder)}: the same recipe, data and seed as {twin}")
