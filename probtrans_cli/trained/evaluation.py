@@ -74,7 +74,7 @@ def answered(
             batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=evaluation.device)
             batch = task.evaluation(batch, number)
             with evaluation.autocast():
-                outputs = predictor(batch, task.wants(batch))
+                outputs = predictor(batch, evaluation.wants(task.wants(batch)))
             yield outputs, batch
 
 
