@@ -190,7 +190,8 @@ class Parsing:
         return analyses if self.form.lists else chain.from_iterable(each.one_by_one() for each in analyses)
 
     def written(self, portions: Iterable[Sequence[Sentence]]) -> Iterator[str]:
-        return self.form.writer()(self.results(portions), self.display)
+        write: Callable[..., Iterator[str]] = resolve_name(self.form.write)
+        return write(self.results(portions), self.display)
 
 
 def parse(request: ParseRequest) -> None:
