@@ -92,22 +92,17 @@ def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
     watched, evaluation = model.network.encoder.top, model.evaluation()
     if watched.figures is None:
         return {}
-    figures: dict[str, float] = {}
-
-    def look(_: Encoder, arguments: tuple[Any, ...], encoded: Encoded) -> None:
-        assert watched.figures is not None, "see above"
-        measured = watched.figures(arguments[0], encoded)
-        figures.update({name: float(figure) for name, figure in measured.items()})
-
+    calls: list[tuple[Encoder, tuple[Any, ...], Encoded]] = []
     batches = evaluation.batches(split)
     batch = model.collate(split, batches[len(batches) // 2])
-    handle = watched.register_forward_hook(look)
+    handle = watched.register_forward_hook(lambda *call: calls.append(call))
     try:
         with evaluation.autocast():
             plain(model).ready()(model.task.evaluation(batch, 0), Wants(states=True))
     finally:
         handle.remove()
-    return figures
+    _, arguments, encoded = calls[-1]
+    return {name: float(figure) for name, figure in watched.figures(arguments[0], encoded).items()}
 
 
 def choose_on_dev(model: ModelBase, dev: Split | None) -> dict[str, Any]:

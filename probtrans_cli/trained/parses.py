@@ -290,7 +290,7 @@ class Parser:
                 for part in parts[index]:
                     part.update(changes)
             for number, tree in enumerate(trees):
-                probabilities, spread = tree.probabilities(), tree.deviations()
+                probabilities, spread = tree.probabilities()
                 for row, index in enumerate(batch.indices):
                     real = batch.mask[row]
                     read = True if batch.host is None else batch.host[row][real] < 0
@@ -317,9 +317,9 @@ class Parser:
         if options.samples is not None:
             which = () if reading is None else (reading.channel, reading.iteration)
             random = random_of(options.seed, sentence.words, *which)
-            changes["samples"] = of_sentence.draw(options.samples, random)
+            changes["samples"] = of_sentence.several(options.samples, random)
         if options.best is not None:
-            changes["best"] = of_sentence.best(options.best)
+            changes["best"] = of_sentence.several(options.best)
         return changes
 
     def _abstained(self, predictions: Sequence[Prediction]) -> Sequence[Prediction]:
@@ -399,7 +399,7 @@ class Parser:
             predictions |= dict(zip(batch.indices.tolist(), self._abstained(batch.predictions), strict=False))
             for number, tree in enumerate(trees):
                 every_head = np.exp(tree.scores[:, :, : n + root])
-                chosen, spread = tree.probabilities(), tree.deviations()
+                chosen, spread = tree.probabilities()
                 for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
                     heads[index][number] = tree.heads[row][real]
                     probabilities[index][number] = chosen[row][real]

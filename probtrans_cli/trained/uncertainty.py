@@ -119,13 +119,6 @@ def _brier(chances: Tensor, gold: Tensor) -> Tensor:
     return chances.square().sum(-1) + (gold >= 0) * (1.0 - 2.0 * _at(chances, gold))
 
 
-def _of_sentences(notes: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    # The mean of every sentence with a question.
-    numbers = np.bincount(notes["sentence"])
-    means = np.bincount(notes["sentence"], weights=notes[name])[numbers > 0] / numbers[numbers > 0]
-    return np.asarray(means)
-
-
 def _at(values: Tensor, gold: Tensor) -> Tensor:
     # The values of the right answers; of the first class where that is not known.
     return values.gather(-1, gold.clamp(min=0)[:, None])[:, 0]
@@ -176,7 +169,11 @@ def uncertainty_scores(
         scores["ood"] = {"sentences": len(ood)}
         for part, name in (("entropy", "ood_auroc"), ("mutual_information", "ood_auroc_mi")):
             if part in notes and part in ood_notes:
-                scores["ood"][name] = uncertainty.auroc(_of_sentences(notes, part), _of_sentences(ood_notes, part))
+                means = []  # of every sentence with a question
+                for noted in (notes, ood_notes):
+                    numbers, sums = np.bincount(noted["sentence"]), np.bincount(noted["sentence"], weights=noted[part])
+                    means.append(sums[numbers > 0] / numbers[numbers > 0])
+                scores["ood"][name] = uncertainty.auroc(*means)
                 of_ood = ood_notes[part]  # none, if no word of it was asked for
                 scores["ood"][part] = float(of_ood.mean(dtype=np.float64)) if len(of_ood) else None
     return scores
