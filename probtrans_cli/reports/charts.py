@@ -156,14 +156,18 @@ def chart(
     ]
     if marked is not None:
         parts.append(f'<path class="marked" d="M{decimal(across.place(marked))} {TOP}V{bottom}"/>')
+    styles: dict[int, str] = {}
+    names: dict[int, list[str]] = {}
     for curve in curves:
+        style = f"channel-{curve.colour % len(COLOURS)} dash-{curve.colour // len(COLOURS) % DASH_PATTERNS}"
+        styles[curve.colour] = style
+        names.setdefault(curve.colour, []).append(curve.name)
         places = zip(across.place(curve.steps), up.place(curve.values), strict=True)
         dots = [f"{decimal(float(x))} {decimal(float(y))}" for x, y in places]
-        colour = _style(curve.colour)
-        parts.append(f'<path class="curve {colour}" d="M{"L".join(dots)}"/>')
+        parts.append(f'<path class="curve {style}" d="M{"L".join(dots)}"/>')
         if curve.points or len(dots) == 1:
             marks = "".join(f"M{dot}h0" for dot in dots)
-            parts.append(f'<path class="points {colour}" d="{marks}"/>')
+            parts.append(f'<path class="points {style}" d="{marks}"/>')
     of_curves = [
         {
             "name": curve.name,
@@ -173,31 +177,19 @@ def chart(
         for curve in curves
     ]
     record = {"left": LEFT, "right": right, "from": across.low, "to": across.high, "curves": of_curves}
-    names = legend(curves) if named or len(curves) > 1 else ""
+    entries = [
+        f'<li class="{styles[colour]}"><svg viewBox="0 0 22 10" aria-hidden="true">'
+        f'<path class="curve" d="M1 5H21"/></svg>{escape(", ".join(dict.fromkeys(of_colour)))}</li>'
+        for colour, of_colour in names.items()
+    ]
+    legend = f'<ul class="legend">{"".join(entries)}</ul>' if named or len(curves) > 1 else ""
     ends = "; ".join(f"{curve.name} ends at {shown(score, curve.values[-1])}" for curve in curves[:4])
     return (
         f'<figure class="chart"><figcaption>{escape(title)}{" (logarithmic)" if up.logarithmic else ""}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(f"{title}: {ends}")}">{"".join(parts)}'
-        f'<path class="cursor" d=""/></svg>{names}<p class="told quiet" aria-live="polite"></p>'
+        f'<path class="cursor" d=""/></svg>{legend}<p class="told quiet" aria-live="polite"></p>'
         f'<script type="application/json">{safe_json(record)}</script></figure>\n'
     )
-
-
-def legend(curves: Sequence[Curve]) -> str:
-    """Return a list of the curves' names beside their colours."""
-    names: dict[int, list[str]] = {}
-    for curve in curves:
-        names.setdefault(curve.colour, []).append(curve.name)
-    entries = "".join(
-        f'<li class="{_style(colour)}"><svg viewBox="0 0 22 10" aria-hidden="true">'
-        f'<path class="curve" d="M1 5H21"/></svg>{escape(", ".join(dict.fromkeys(of_colour)))}</li>'
-        for colour, of_colour in names.items()
-    )
-    return f'<ul class="legend">{entries}</ul>'
-
-
-def _style(colour: int) -> str:
-    return f"channel-{colour % len(COLOURS)} dash-{colour // len(COLOURS) % DASH_PATTERNS}"
 
 
 def _tick(value: float, score: str) -> str:

@@ -202,20 +202,22 @@ def tree_report(trees: dict[str, Any]) -> str:
         scores = trees[convention]
         counts = scores["all"]
         intervals = [_range(scores[length].get(f"{score}_interval"), "–") for length, score in TREE_COLUMNS]
-        rows = [_tree_row("model" if reading else "file", scores), ["  95 % interval", *intervals]]
         floors = trees.get("floors", {})
-        rows += [["baselines", *[""] * len(TREE_COLUMNS)]] if floors else []
-        rows += [_tree_row(f"  {name}", floors[key][convention]) for key, name in BASELINES.items() if key in floors]
+        named = {"model" if reading else "file": scores}
+        named |= {f"  {name}": floors[key][convention] for key, name in BASELINES.items() if key in floors}
+        rows = [
+            [name, *(shown(score, of_trees[length][score]) for length, score in TREE_COLUMNS)]
+            for name, of_trees in named.items()
+        ]
+        rows.insert(1, ["  95 % interval", *intervals])
+        if floors:
+            rows.insert(2, ["baselines", *[""] * len(TREE_COLUMNS)])
         words = "no punctuation in them" if alike else description
         size = f"{counted(counts['sentences'], 'sentence')}, {counted(counts['words'], 'word')}"
         text += f"{title}\n{size}, {words}\n"
         text += render(["", "UAS", "UUAS", "swapped", "UAS ≤10", "UUAS ≤10"], rows)
         title = "the same trees"
     return text + (relation_report(trees) if "relations" in trees else "")
-
-
-def _tree_row(name: str, scores: dict[str, Any]) -> list[str]:
-    return [name, *(shown(score, scores[length][score]) for length, score in TREE_COLUMNS)]
 
 
 def relation_report(trees: dict[str, Any]) -> str:

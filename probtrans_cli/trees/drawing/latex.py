@@ -7,7 +7,7 @@ so `\write18{}`, `%` or `&` are only ever printed.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import cycle, groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
@@ -132,7 +132,13 @@ def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iter
             for span in drawing.spans:
                 first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
                 lines.append(_bar(len(rows), first, last, span))
-            lines += _legend(legend)
+            if legend:
+                lines.append("\\coordinate (legend) at ([yshift=-8pt]current bounding box.south west);")
+            for place, (channel, name) in enumerate(legend.items()):
+                lines.append(
+                    f"\\draw[{_style(channel)}] ([xshift={70 * place}pt]legend) -- +(20pt, 0) "
+                    f"node[right, black, scale=.7] {{{_escaped(name)}}};"
+                )
         if title:
             side = "east" if drawing.right_to_left else "west"
             corner = f"current bounding box.north {side}"
@@ -175,18 +181,6 @@ def _edge(arc: Arc, columns: Sequence[int], end: float, start: float | None, hei
         *([] if label else ["hide label"]),
     ]
     return f"\\depedge[{', '.join(options)}]{{{columns[arc.head - 1]}}}{{{column}}}{{{label}}}"
-
-
-def _legend(channels: Mapping[int | str, str]) -> list[str]:
-    if not channels:
-        return []
-    lines = ["\\coordinate (legend) at ([yshift=-8pt]current bounding box.south west);"]
-    for place, (channel, name) in enumerate(channels.items()):
-        lines.append(
-            f"\\draw[{_style(channel)}] ([xshift={70 * place}pt]legend) -- +(20pt, 0) "
-            f"node[right, black, scale=.7] {{{_escaped(name)}}};"
-        )
-    return lines
 
 
 def _style(channel: int | str) -> str:
