@@ -238,21 +238,20 @@ def read_arcs(
     numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
     iterations = sorted(set(numbers))
 
-    def scores_of(arcs: np.ndarray, batch: WordBatch, reading: Reading, number: int) -> np.ndarray:
-        scores = decode.arc_scores(arcs, reading.channel, 1 + iterations.index(number))
-        if model.recipe.model.facts.is_causal:  # later words are no heads, whatever their floor
-            scores[:, *np.triu_indices(scores.shape[1], 1)] = -np.inf
-        return _with_unread(scores, batch)
-
     def read(batch: WordBatch) -> Iterator[Read]:
         for reading, number in zip(readings, numbers, strict=True):
-            scores = scores_of(batch.arcs, batch, reading, number)
+            of_each = []  # the model, and each draw of its weights
+            for arcs in (batch.arcs, *batch.member_arcs):
+                scores = decode.arc_scores(arcs, reading.channel, 1 + iterations.index(number))
+                if model.recipe.model.facts.is_causal:  # later words are no heads, whatever their floor
+                    scores[:, *np.triu_indices(scores.shape[1], 1)] = -np.inf
+                of_each.append(_with_unread(scores, batch))
+            scores, *members = of_each
             # No temperature changes the trees, not even where it makes scores equal to rounding.
             of_heads = scores
             if reading.decoder == "argmax" and not root:  # there is no root to choose
                 of_heads = scores[:, :, : scores.shape[1]]
             heads = decode.decode(decode.levelled(of_heads), batch.mask, reading.decoder)
-            members = [scores_of(member, batch, reading, number) for member in batch.member_arcs]
             log_p = scores  # at the temperature
             temperature = model.arc_temperature_of(reading)
             if temperature or reading.channel == "mean":  # a mean of logarithms is no distribution by itself

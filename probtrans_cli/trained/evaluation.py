@@ -195,7 +195,7 @@ def can_score_trees(model: ModelBase, split: Split) -> bool:
     return all(bool((heads >= 0).all()) for heads in split.columns("heads"))
 
 
-def columns(split: Split, name: str) -> list[np.ndarray]:
+def by_sentence(split: Split, name: str) -> list[np.ndarray]:
     return [split.row(name, index) for index in range(len(split))]
 
 
@@ -213,17 +213,17 @@ def tree_scores(
     """Score the decoded trees; ``trees/score.py`` names the conventions."""
     names: list[Channel] = [*range(model.recipe.model.trees), "mean"] if channels or relations is not None else []
     readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in names)]
-    gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
+    gold, punct = by_sentence(split, "heads"), by_sentence(split, "punct") if split.has("punct") else None
     warning = score.warning_of_gold(gold, lambda index: f"{title}, sentence {index + 1:,} of those scored")
     if warning is not None and model.ranks.first:
         console.log(warning)
     trees, *trees_of_channels = trees_of(model, split, readings, predictor, model.ranks)
     scores = {"trees": _scores(gold, trees, punct, reading)}
     if baselines:
-        scores["trees"]["floors"] = score.floors(gold, punct, columns(split, "frequency"))
+        scores["trees"]["floors"] = score.floors(gold, punct, by_sentence(split, "frequency"))
     if relations is not None:
         by_channel = {str(channel): heads for channel, heads in zip(names, trees_of_channels, strict=True)}
-        frequency = columns(split, "frequency")
+        frequency = by_sentence(split, "frequency")
         scores["trees"]["relations"] = relation_scores(gold, relations, by_channel, punct, frequency)
     if channels:
         scores["channels"] = {
@@ -258,7 +258,7 @@ def choose_reading(model: ModelBase, dev: Split, wish: Eval, title: str = "dev")
         for iteration in iterations
         for channel in channels
     ]
-    gold, punct = columns(sample, "heads"), columns(sample, "punct") if sample.has("punct") else None
+    gold, punct = by_sentence(sample, "heads"), by_sentence(sample, "punct") if sample.has("punct") else None
     kind = "no_punct" if punct is not None else "with_punct"
     scores = [
         score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from html import escape
 
 from probtrans_cli.text import columns, visible
@@ -81,7 +80,14 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     if title:
         side, anchor = (width - MARGIN, "end") if drawing.right_to_left else (MARGIN, "start")
         head.append(_text(side, 18, title, size=12, anchor=anchor, fill=FAINT))
-    return "\n".join([*head, *lines, *labels, *elements, *_legend(legend, height), "</svg>"]) + "\n"
+    for order, (channel, name) in enumerate(legend.items()):
+        x = MARGIN + 95.0 * order
+        elements.append(
+            f'<path d="M{decimal(x)} {decimal(height - 14)}h26" {stroke(*channel_style(channel))}/>'
+            f'<text x="{decimal(x + 31)}" y="{decimal(height - 10)}" font-size="11" fill="{INK}">'
+            f"{escape(visible(name))}</text>"
+        )
+    return "\n".join([*head, *lines, *labels, *elements, "</svg>"]) + "\n"
 
 
 def widths_of(drawing: Drawing | EveryTree) -> list[float]:
@@ -151,18 +157,6 @@ def _label(x: float, y: float, text: str) -> str:
 def _text(x: float, y: float, text: str, *, size: int = LABEL_SIZE, anchor: str = "middle", fill: str = INK) -> str:
     place = f'x="{decimal(x)}" y="{decimal(y)}"'
     return f'<text {place} font-size="{size}" text-anchor="{anchor}" fill="{fill}">{escape(text)}</text>'
-
-
-def _legend(channels: Mapping[int | str, str], height: float) -> list[str]:
-    result = []
-    for order, (channel, name) in enumerate(channels.items()):
-        colour, dash = channel_style(channel)
-        x, label = MARGIN + 95.0 * order, escape(visible(name))
-        result.append(
-            f'<path d="M{decimal(x)} {decimal(height - 14)}h26" {stroke(colour, dash)}/>'
-            f'<text x="{decimal(x + 31)}" y="{decimal(height - 10)}" font-size="11" fill="{INK}">{label}</text>'
-        )
-    return result
 
 
 def _description(drawing: Drawing) -> str:
