@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from probtrans_cli import atomic, console
@@ -296,7 +297,7 @@ def _parse(parsing: Parsing, job: Job, number: int, block: Block) -> None:
 
     try:
         with job.writing(number, about) as file:
-            file.writelines(parsing.form.writer()(parsing.results(portions()), parsing.display))
+            file.writelines(resolve_name(parsing.form.write)(parsing.results(portions()), parsing.display))
             require_unchanged(block)  # what was read is what was planned for
     except DataError as error:
         require_unchanged(block)  # else a fault of half a file is told

@@ -45,10 +45,10 @@ from probtrans_cli.text import counted
 from probtrans_cli.trained.base import Reading, store_reading
 from probtrans_cli.trained.evaluation import (
     Watch,
+    by_sentence,
     can_score_trees,
     choose_arc_temperature,
     choose_reading,
-    columns,
     tree_scores,
 )
 from probtrans_cli.trained.evaluation import evaluate as task_scores
@@ -374,7 +374,7 @@ def _why_no_trees(model: Model, corpus: Split, runs: Sequence[str]) -> str:
         return "those of a parser are its answers, which have been scored"
     if runs or not model.recipe.model.facts.has_arcs:
         return "the model has none"
-    whole = sum(bool((heads >= 0).all()) for heads in columns(corpus, "heads")) if corpus.has("heads") else 0
+    whole = sum(bool((heads >= 0).all()) for heads in by_sentence(corpus, "heads")) if corpus.has("heads") else 0
     return f"a HEAD is missing in {len(corpus) - whole:,} of {counted(len(corpus), 'sentence')}"
 
 

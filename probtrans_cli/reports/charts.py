@@ -8,19 +8,16 @@ follows a viewer's light or dark setting.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from probtrans_cli.folders import regular
 from probtrans_cli.reports.scores import is_share, shown
 from probtrans_cli.statistics.uncertainty import BINS
-from probtrans_cli.text import from_json, visible
+from probtrans_cli.text import visible
 from probtrans_cli.trees.drawing.html import safe_json
 from probtrans_cli.trees.drawing.svg import COLOURS, FONT, decimal
 
@@ -131,20 +128,6 @@ class Curve:
         return cls(name, both[:, 0], both[:, 1], colour, points)
 
 
-def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a `metrics.jsonl`, without damaged lines such as the last one after a kill."""
-    if not os.path.lexists(path):
-        return
-    with regular.open_file(path) as file:
-        for line in file:
-            try:
-                values = from_json(line.decode("utf-8", "replace"))
-            except ValueError:
-                continue
-            if isinstance(values, dict) and {"step", "split"} <= values.keys():
-                yield values
-
-
 def chart(
     title: str,
     curves: Sequence[Curve],
@@ -173,14 +156,18 @@ def chart(
     ]
     if marked is not None:
         parts.append(f'<path class="marked" d="M{decimal(across.place(marked))} {TOP}V{bottom}"/>')
+    styles: dict[int, str] = {}
+    names: dict[int, list[str]] = {}
     for curve in curves:
+        style = f"channel-{curve.colour % len(COLOURS)} dash-{curve.colour // len(COLOURS) % DASH_PATTERNS}"
+        styles[curve.colour] = style
+        names.setdefault(curve.colour, []).append(curve.name)
         places = zip(across.place(curve.steps), up.place(curve.values), strict=True)
         dots = [f"{decimal(float(x))} {decimal(float(y))}" for x, y in places]
-        colour = _style(curve.colour)
-        parts.append(f'<path class="curve {colour}" d="M{"L".join(dots)}"/>')
+        parts.append(f'<path class="curve {style}" d="M{"L".join(dots)}"/>')
         if curve.points or len(dots) == 1:
             marks = "".join(f"M{dot}h0" for dot in dots)
-            parts.append(f'<path class="points {colour}" d="{marks}"/>')
+            parts.append(f'<path class="points {style}" d="{marks}"/>')
     of_curves = [
         {
             "name": curve.name,
@@ -190,31 +177,19 @@ def chart(
         for curve in curves
     ]
     record = {"left": LEFT, "right": right, "from": across.low, "to": across.high, "curves": of_curves}
-    names = legend(curves) if named or len(curves) > 1 else ""
+    entries = [
+        f'<li class="{styles[colour]}"><svg viewBox="0 0 22 10" aria-hidden="true">'
+        f'<path class="curve" d="M1 5H21"/></svg>{escape(", ".join(dict.fromkeys(of_colour)))}</li>'
+        for colour, of_colour in names.items()
+    ]
+    legend = f'<ul class="legend">{"".join(entries)}</ul>' if named or len(curves) > 1 else ""
     ends = "; ".join(f"{curve.name} ends at {shown(score, curve.values[-1])}" for curve in curves[:4])
     return (
         f'<figure class="chart"><figcaption>{escape(title)}{" (logarithmic)" if up.logarithmic else ""}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(f"{title}: {ends}")}">{"".join(parts)}'
-        f'<path class="cursor" d=""/></svg>{names}<p class="told quiet" aria-live="polite"></p>'
+        f'<path class="cursor" d=""/></svg>{legend}<p class="told quiet" aria-live="polite"></p>'
         f'<script type="application/json">{safe_json(record)}</script></figure>\n'
     )
-
-
-def legend(curves: Sequence[Curve]) -> str:
-    """Return a list of the curves' names beside their colours."""
-    names: dict[int, list[str]] = {}
-    for curve in curves:
-        names.setdefault(curve.colour, []).append(curve.name)
-    entries = "".join(
-        f'<li class="{_style(colour)}"><svg viewBox="0 0 22 10" aria-hidden="true">'
-        f'<path class="curve" d="M1 5H21"/></svg>{escape(", ".join(dict.fromkeys(of_colour)))}</li>'
-        for colour, of_colour in names.items()
-    )
-    return f'<ul class="legend">{entries}</ul>'
-
-
-def _style(colour: int) -> str:
-    return f"channel-{colour % len(COLOURS)} dash-{colour // len(COLOURS) % DASH_PATTERNS}"
 
 
 def _tick(value: float, score: str) -> str:

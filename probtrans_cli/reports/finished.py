@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -45,11 +46,6 @@ class Finished:
         return self.recipe.name.removesuffix(f"-seed{self.recipe.seed}")
 
     @property
-    def identity(self) -> str:
-        """All that makes two runs the same but for the seed."""
-        return json.dumps([self.name, self.data, self.corpora, self.settings], sort_keys=True)
-
-    @property
     def corpora(self) -> dict[str, Any]:
         return self.recipe.data.model_dump(mode="json", include=CORPORA)
 
@@ -86,7 +82,7 @@ def read_run(folder: str) -> Finished:
         raise CheckpointError(f"{where}: its eval.json, config.json or state.json is not one of ours") from None
     if not all(metric in of_split for of_split in scores.values()):
         raise CheckpointError(f"{where}: its eval.json has no {metric}")
-    speeds = _speeds(run / "metrics.jsonl") if run else []
+    speeds = speeds_of(read_metrics(run / "metrics.jsonl")) if run else []
     numbers = chain(*(of_split.values() for of_split in scores.values()), speeds, [seconds or 0.0])
     if not all(abs(number) < LARGEST for number in numbers):
         raise CheckpointError(f"{where}: a score, a speed or the time is not a finite number")
@@ -136,14 +132,23 @@ def _baseline(scores: dict[str, Any]) -> dict[str, float]:
     return {f"floor_{name}": float(main[name]) for name in ("uas", "uuas") if main.get(name) is not None}
 
 
-def _speeds(metrics: Path) -> list[float]:
-    speeds = []
-    for line in regular.read_text(metrics, "replace").splitlines() if os.path.lexists(metrics) else []:
-        try:
-            speeds.append(float(from_json(line)["words_per_second"]))
-        except (ArithmeticError, KeyError, TypeError, ValueError):  # a line of an evaluation, or half a line
-            continue
-    return speeds
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a `metrics.jsonl`, without damaged lines such as the last one after a kill."""
+    if not os.path.lexists(path):
+        return
+    with regular.open_file(path) as file:
+        for line in file:
+            try:
+                values = from_json(line.decode("utf-8", "replace"))
+            except ValueError:
+                continue
+            if isinstance(values, dict) and {"step", "split"} <= values.keys():
+                yield values
+
+
+def speeds_of(metrics: Iterable[Mapping[str, Any]]) -> list[float]:
+    """Return the words a second of those records that have them."""
+    return [line["words_per_second"] for line in metrics if isinstance(line.get("words_per_second"), int | float)]
 
 
 def _command(recipe: Path) -> str:

@@ -17,7 +17,8 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import STATE, best, json_object, last
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.reports.charts import Curve, chart, read_metrics
+from probtrans_cli.reports.charts import Curve, chart
+from probtrans_cli.reports.finished import read_metrics, speeds_of
 from probtrans_cli.reports.scores import BASELINES, CONVENTIONS, shown
 from probtrans_cli.reports.table import TEXTS, in_cells, time_in_words
 from probtrans_cli.text import columns, harmless, visible
@@ -74,8 +75,7 @@ def write_report(run: Path, recipe: Recipe) -> None:
         facts["updates"] = f"{step:,}"
     if (seconds := _number(state, "seconds")) is not None:
         facts["time of updates"] = time_in_words(seconds)
-    speeds = [line["words_per_second"] for line in metrics if isinstance(line.get("words_per_second"), int | float)]
-    if speeds:
+    if speeds := speeds_of(metrics):
         facts["words a second (median)"] = f"{statistics.median(speeds):,.0f}"
     listed = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
     page = document(
@@ -225,17 +225,8 @@ def table_page(result: dict[str, Any]) -> str:
     safe = [[visible(cell, longest=300) if cell else "" for cell in row] for row in rows]
     body = f"<section><h2>Scores</h2>\n{table(header, safe, texts=texts)}"
     body += quiet("Mean ± standard deviation over seeds.") + "</section>\n"
-    if curves := _curves_of_runs(result["rows"]):
-        body += f'<section><h2>Learning curves</h2>\n<div class="charts">{curves}</div></section>\n'
-    return document(
-        PACKAGE, "report.html", title="Runs", styles=["report.css"], scripts=["curves.js"],
-        facts="", body=body,
-    )  # fmt: skip
-
-
-def _curves_of_runs(rows: list[dict[str, Any]]) -> str:
     runs = []
-    for colour, row in enumerate(rows):
+    for colour, row in enumerate(result["rows"]):
         for run in row["runs"]:
             checkpoint = not (Path(run) / "metrics.jsonl").is_file()  # of a run was named
             folder = Path(run).resolve().parent.parent if checkpoint else Path(run)
@@ -253,7 +244,7 @@ def _curves_of_runs(rows: list[dict[str, Any]]) -> str:
             if metric in (None, run_metric)
         ]
 
-    metrics = dict.fromkeys(row["metric"] for row in rows)
+    metrics = dict.fromkeys(row["metric"] for row in result["rows"])
     charts = [chart(f"Dev {metric}", curves("dev", metric, metric), score=metric, named=True) for metric in metrics]
     charts += [
         chart("Training loss", curves("train", "loss"), score="loss", named=True),
@@ -261,7 +252,12 @@ def _curves_of_runs(rows: list[dict[str, Any]]) -> str:
         chart("Learning rate", curves("train", "lr"), score="lr", zero=True, named=True),
         chart("Words a second", curves("train", "words_per_second"), score="words_per_second", zero=True, named=True),
     ]
-    return "".join(charts)
+    if any(charts):
+        body += f'<section><h2>Learning curves</h2>\n<div class="charts">{"".join(charts)}</div></section>\n'
+    return document(
+        PACKAGE, "report.html", title="Runs", styles=["report.css"], scripts=["curves.js"],
+        facts="", body=body,
+    )  # fmt: skip
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
@@ -306,7 +302,21 @@ def confusion_matrix(confusions: Confusions) -> str:
     if len(set(labels)) < len(labels):  # long names that begin alike
         labels = [f"{number} {label}" for number, label in enumerate(labels, start=1)]
     size, head = len(labels) * CELL, round(14 + 6.5 * max(map(columns, labels)))
-    parts = [_line(index, labels, titles, numbers, head) for index, numbers in enumerate(counts)]
+    parts = []
+    for index, (label, name, numbers) in enumerate(zip(labels, titles, counts, strict=True)):
+        x, y, total = SIDE + (index + 0.5) * CELL, head + index * CELL, max(sum(numbers), 1)
+        parts += [
+            f'<text class="tick" x="{SIDE - 6}" y="{y + CELL / 2}" dy=".35em" text-anchor="end">{escape(label)}</text>',
+            f'<text class="tick" transform="translate({x} {head - 6}) rotate(-60)" dy=".35em">{escape(label)}</text>',
+        ]
+        for column, number in enumerate(numbers):
+            if number:
+                hit = "right" if column == index and not name.startswith(OTHERS) else "wrong"
+                title = f"{name} predicted as {titles[column]}: {number:,} ({100 * number / total:.1f} % of {name})"
+                parts.append(
+                    f'<rect class="{hit}" x="{SIDE + column * CELL}" y="{y}" width="{CELL}" height="{CELL}" '
+                    f'fill-opacity="{0.08 + 0.92 * (number / total) ** 0.5:.3f}"><title>{escape(title)}</title></rect>'
+                )
     parts.append(f'<rect class="grid" x="{SIDE}" y="{head}" width="{size}" height="{size}"/>')
     width, height = SIDE + size + 60, head + size + 4
     return (
@@ -314,24 +324,6 @@ def confusion_matrix(confusions: Confusions) -> str:
         f'role="img" aria-label="Confusion matrix of {len(names):,} labels; the worst confusions stand in the table">'
         f"{''.join(parts)}</svg></div>\n"
     )
-
-
-def _line(index: int, labels: Sequence[str], names: Sequence[str], numbers: Sequence[int], head: int) -> str:
-    label, name, y, total = labels[index], names[index], head + index * CELL, max(sum(numbers), 1)
-    x = SIDE + (index + 0.5) * CELL
-    parts = [
-        f'<text class="tick" x="{SIDE - 6}" y="{y + CELL / 2}" dy=".35em" text-anchor="end">{escape(label)}</text>',
-        f'<text class="tick" transform="translate({x} {head - 6}) rotate(-60)" dy=".35em">{escape(label)}</text>',
-    ]
-    for column, number in enumerate(numbers):
-        if number:
-            hit = "right" if column == index and not name.startswith(OTHERS) else "wrong"
-            title = f"{name} predicted as {names[column]}: {number:,} ({100 * number / total:.1f} % of {name})"
-            parts.append(
-                f'<rect class="{hit}" x="{SIDE + column * CELL}" y="{y}" width="{CELL}" height="{CELL}" '
-                f'fill-opacity="{0.08 + 0.92 * (number / total) ** 0.5:.3f}"><title>{escape(title)}</title></rect>'
-            )
-    return "".join(parts)
 
 
 def worst_confusions(confusions: Confusions) -> str:

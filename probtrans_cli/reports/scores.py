@@ -194,26 +194,30 @@ def tree_report(trees: dict[str, Any]) -> str:
         iteration = "last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
         chosen = f", chosen on {reading['chosen_on']}" if reading.get("chosen_on") else ""
         title += f" of channel {reading['channel']}{chosen}, {iteration}, {reading['decoder']}"
+    # Without punctuation, both conventions have the same numbers.
+    alike = "no_punct" in trees and trees["no_punct"]["all"]["words"] == trees["with_punct"]["all"]["words"]
     for convention, description in CONVENTIONS.items():
-        if convention not in trees or (convention == "with_punct" and repeats(trees)):
+        if convention not in trees or (convention == "with_punct" and alike):
             continue
         scores = trees[convention]
         counts = scores["all"]
         intervals = [_range(scores[length].get(f"{score}_interval"), "–") for length, score in TREE_COLUMNS]
-        rows = [_tree_row("model" if reading else "file", scores), ["  95 % interval", *intervals]]
         floors = trees.get("floors", {})
-        rows += [["baselines", *[""] * len(TREE_COLUMNS)]] if floors else []
-        rows += [_tree_row(f"  {name}", floors[key][convention]) for key, name in BASELINES.items() if key in floors]
-        words = "no punctuation in them" if repeats(trees) else description
+        named = {"model" if reading else "file": scores}
+        named |= {f"  {name}": floors[key][convention] for key, name in BASELINES.items() if key in floors}
+        rows = [
+            [name, *(shown(score, of_trees[length][score]) for length, score in TREE_COLUMNS)]
+            for name, of_trees in named.items()
+        ]
+        rows.insert(1, ["  95 % interval", *intervals])
+        if floors:
+            rows.insert(2, ["baselines", *[""] * len(TREE_COLUMNS)])
+        words = "no punctuation in them" if alike else description
         size = f"{counted(counts['sentences'], 'sentence')}, {counted(counts['words'], 'word')}"
         text += f"{title}\n{size}, {words}\n"
         text += render(["", "UAS", "UUAS", "swapped", "UAS ≤10", "UUAS ≤10"], rows)
         title = "the same trees"
     return text + (relation_report(trees) if "relations" in trees else "")
-
-
-def _tree_row(name: str, scores: dict[str, Any]) -> list[str]:
-    return [name, *(shown(score, scores[length][score]) for length, score in TREE_COLUMNS)]
 
 
 def relation_report(trees: dict[str, Any]) -> str:
@@ -252,11 +256,6 @@ def relation_report(trees: dict[str, Any]) -> str:
 
 def _range(interval: Sequence[float] | None, between: str = " to ") -> str:
     return "" if interval is None else between.join(f"{100 * end:.1f}" for end in interval)
-
-
-def repeats(trees: dict[str, Any]) -> bool:
-    """Return whether there was no punctuation, so that both conventions have the same numbers."""
-    return "no_punct" in trees and trees["no_punct"]["all"]["words"] == trees["with_punct"]["all"]["words"]
 
 
 def training_report(result: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.reports.charts import Axis, standalone
 from probtrans_cli.reports.scores import flattened, shown
 from probtrans_cli.text import visible
-from probtrans_cli.trees.drawing.svg import COLOURS, DASHES, decimal
+from probtrans_cli.trees.drawing.svg import COLOURS, DASHES, decimal, stroke
 
 FAR = 0.1  # an exponent that is not 0
 PANEL, HEIGHT, LEFT, TOP, BELOW, GAP = 330, 250, 62, 46, 44, 58
@@ -121,6 +121,10 @@ def lines(
         raise UsageError("there is nothing to draw: no value is a positive number")
     (low, least), (high, most) = points.min(0), points.max(0)
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    styles = {
+        name: (COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)])
+        for number, name in enumerate(names)
+    }
     rooms = (max(high / low, 1.01) ** 0.04, max(most / least, 1.01) ** 0.06)
     bottom = TOP + HEIGHT
     upright = Axis(least / rooms[1], most * rooms[1], bottom, TOP, logarithmic=True)
@@ -138,12 +142,11 @@ def lines(
             f'<text x="{left + PANEL}" y="{bottom + 34}" text-anchor="end">{escape(across)}</text>',
         ]
         for name, curve in panel.items():
-            parts.append(_curve(name, curve, names.index(name), level, upright, best))
+            parts.append(_curve(name, curve, styles[name], level, upright, best))
     legend = LEFT + len(panels) * (PANEL + GAP) - GAP + 18
     for number, name in enumerate(names):
         y = TOP + 8 + LINE * number
-        style = _stroke(number)
-        parts.append(f'<path d="M{legend} {y}h22" fill="none" {style}/>')
+        parts.append(f'<path d="M{legend} {y}h22" fill="none" {stroke(*styles[name])}/>')
         parts.append(f'<text x="{legend + 28}" y="{y}" dy=".35em">{escape(visible(name, longest=40))}</text>')
     width = legend + 40 + max(7 * min(len(name), 40) for name in names)
     height = max(bottom + BELOW, TOP + LINE * (len(names) + 1))
@@ -151,26 +154,25 @@ def lines(
 
 
 def _curve(
-    name: str, curve: Points, number: int, level: Axis, upright: Axis, best: Callable[..., tuple[float, float]] | None
+    name: str,
+    curve: Points,
+    style: tuple[str, str],
+    level: Axis,
+    upright: Axis,
+    best: Callable[..., tuple[float, float]] | None,
 ) -> str:
     drawn = [point for point in curve if all(0.0 < value < np.inf for value in point)]
     if not drawn:
         return ""
     chosen = None if best is None else best(drawn, key=lambda point: point[1])
     places = [(decimal(float(level.place(x))), decimal(float(upright.place(y)))) for x, y in drawn]
-    style, colour = _stroke(number), COLOURS[number % len(COLOURS)]
     dots = [
-        f'<circle cx="{x}" cy="{y}" r="{6 if point == chosen else 2.6:g}" fill="{colour}">'
+        f'<circle cx="{x}" cy="{y}" r="{6 if point == chosen else 2.6:g}" fill="{style[0]}">'
         f"<title>{escape(visible(name, longest=60))}: {point[0]:g}, {point[1]:.4g}</title></circle>"
         for point, (x, y) in zip(drawn, places, strict=True)
     ]
     path = "L".join(f"{x} {y}" for x, y in places)
-    return f'<path d="M{path}" fill="none" {style}/>{"".join(dots)}'
-
-
-def _stroke(number: int) -> str:
-    colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
-    return f'stroke="{colour}" stroke-width="1.6"' + (f' stroke-dasharray="{dash}"' if dash else "")
+    return f'<path d="M{path}" fill="none" {stroke(*style)}/>{"".join(dots)}'
 
 
 def exponent(widths: Sequence[int], values: Sequence[float]) -> float:

@@ -39,7 +39,8 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
     for folder in folders:
         try:
             run = read_run(folder)
-            runs = groups.setdefault(run.identity, {})
+            but_for_seed = json.dumps([run.name, run.data, run.corpora, run.settings], sort_keys=True)
+            runs = groups.setdefault(but_for_seed, {})
             if run.recipe.seed in runs:
                 twin = folder_name(runs[run.recipe.seed].folder)
                 raise CheckpointError(f"{folder_name(folder)}: the same recipe, data and seed as {twin}")
@@ -105,7 +106,7 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
         "runs": [run.folder.encode(errors="backslashreplace").decode() for run in runs],
         "dev": scores.get("dev"), "test": scores.get("test"), "extra": scores.get("extra"),
         "encoder_parameters": first.parameters,
-        "words_per_second": statistics.median(speeds) if speeds else None,
+        "words_per_second": float(statistics.median(speeds)) if speeds else None,
         "seconds": statistics.fmean(seconds) if seconds else None,
         "corpora": first.corpora | data.model_dump(mode="json", include={"select"}),
         "lr": first.recipe.optim.lr, "width": first.recipe.model.facts.width,
@@ -276,11 +277,14 @@ def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, A
 def _cells_beside(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
     both = [row] if rival is None else [row, rival]
     metric, alone = row["metric"], row["model"] == RIVAL
-    ours = _score_text(row)
-    theirs = ours if alone else "" if rival is None else _score_text(rival)
-    floors = {name: _final_scores(row).get(f"floor_{name}") for name in ("uas", "uuas")}
+    scores = [each["test"] or each["dev"] or {} for each in both]
+    texts = []
+    for each, of_row in zip(both, scores, strict=True):
+        text = score_in_words(metric, of_row.get(metric))
+        texts.append(text if each["test"] or not text else f"{text} (dev)")
+    floors = {name: scores[0].get(f"floor_{name}") for name in ("uas", "uuas")}
     bias = {name: score_in_words(name, floor and floor | {"sd": None}) for name, floor in floors.items()}
-    trees = {name: [score_in_words(name, _final_scores(each).get(name)) for each in both] for name in floors}
+    trees = {name: [score_in_words(name, of_row.get(name)) for of_row in scores] for name in floors}
     speeds = ["" if (speed := each["words_per_second"]) is None else f"{speed:,.0f}" for each in both]
     times = ["" if each["seconds"] is None else time_in_words(each["seconds"]) for each in both]
     return {
@@ -288,8 +292,8 @@ def _cells_beside(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str
         "task": " ".join(filter(None, [row["task"], row["column"]])),
         "metric": metric,
         "paper": score_in_words(metric, row["paper"]),
-        "ours": "" if alone else ours,
-        RIVAL: theirs,
+        "ours": "" if alone else texts[0],
+        RIVAL: texts[0] if alone else "".join(texts[1:]),
         "UAS": " / ".join(filter(None, trees["uas"])),
         "UUAS": " / ".join(filter(None, trees["uuas"])),
         "untrained bias, UAS": bias["uas"],
@@ -300,15 +304,6 @@ def _cells_beside(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str
         "seeds": " / ".join(str(len(each["seeds"])) for each in both),
         "command": row["command"],
     }
-
-
-def _score_text(row: dict[str, Any]) -> str:
-    text = score_in_words(row["metric"], _final_scores(row).get(row["metric"]))
-    return text if row["test"] or not text else f"{text} (dev)"
-
-
-def _final_scores(row: dict[str, Any]) -> dict[str, Any]:
-    return row["test"] or row["dev"] or {}
 
 
 # --- means over corpora -----------------------------------------------------------------------------------------------

@@ -107,6 +107,8 @@ class Evaluation(NamedTuple):
     batches: Callable[[Split], Sequence[np.ndarray]]
     device: torch.device
     autocast: Callable[[], torch.autocast]
+    wants: Callable[[Wants], Wants] = lambda wants: wants
+    """Adds to what the task wants of a batch."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -107,12 +106,11 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
         if wants.scores or wants.states or wants.arcs:
             with model.machine.autocast():
                 outputs = predictor(inputs, wants)
-        if model.recipe.model.facts.has_head_labels:  # P(head), over its labels
-            outputs = _each_arcs(outputs, lambda arcs: arcs.float().sum(-3, keepdim=True))
-        own_words = inputs.words
+        own_words, left_out = inputs.words, None
         if extra := model.extra_words:  # the last words of a sentence are not its own, and nobody's heads
             own_words = own_words & (own_words.cumsum(1) <= own_words.sum(1, keepdim=True) - extra)
-            outputs = _each_arcs(outputs, partial(_without_heads, left_out=inputs.tokens_of(inputs.words & ~own_words)))
+            left_out = inputs.tokens_of(inputs.words & ~own_words)
+        outputs = _with_marginals(outputs, left_out, over_labels=model.recipe.model.facts.has_head_labels)
         batch = WordBatch(indices, own_words.cpu().numpy())
         if predict:
             batch.predictions = model.task.predict(outputs, inputs, options.top)
@@ -174,20 +172,20 @@ def _tree_scores(
     return None if scores is None else _of_words(scores, inputs.ids.shape[1], model.network.has_root_column, first)
 
 
-def _without_heads(arcs: Tensor, left_out: Tensor) -> Tensor:
-    # P(head | head is none of the tokens ``left_out [b, n]``)
-    gone = functional.pad(left_out, (0, arcs.shape[-1] - left_out.shape[1]))
-    kept = arcs.float().masked_fill(gone[:, None, None, None, :], 0.0)
-    return kept / kept.sum(-1, keepdim=True).clamp(min=decode.SMALLEST_PROBABILITY)
-
-
-def _each_arcs(outputs: Outputs, change: Callable[[Tensor], Tensor]) -> Outputs:
-    arcs, members = outputs.arcs, outputs.member_arcs
-    return replace(
-        outputs,
-        arcs=None if arcs is None else change(arcs),
-        member_arcs=None if members is None else change(members),
-    )
+def _with_marginals(outputs: Outputs, left_out: Tensor | None, *, over_labels: bool) -> Outputs:
+    changed: dict[str, Any] = {}
+    for name in ("arcs", "member_arcs"):
+        arcs: Tensor | None = getattr(outputs, name)
+        if arcs is None:
+            continue
+        if over_labels:  # P(head), the sum over its labels
+            arcs = arcs.float().sum(-3, keepdim=True)
+        if left_out is not None:  # P(head | head is none of the tokens ``left_out [b, n]``)
+            gone = functional.pad(left_out, (0, arcs.shape[-1] - left_out.shape[1]))
+            kept = arcs.float().masked_fill(gone[:, None, None, None, :], 0.0)
+            arcs = kept / kept.sum(-1, keepdim=True).clamp(min=decode.SMALLEST_PROBABILITY)
+        changed[name] = arcs
+    return replace(outputs, **changed)
 
 
 def _of_words(arcs: Tensor, tokens: int, root: bool, first: np.ndarray | None) -> np.ndarray:
@@ -214,24 +212,18 @@ class Read(NamedTuple):
     of_members: Sequence[np.ndarray] = ()
     trees: Trees | None = None
 
-    def probabilities(self) -> np.ndarray:
-        """Return those of the heads, ``[b, n]``; NaN at the root where the model knows nothing of its arcs."""
-        return self._chosen(self.scores)
-
-    def deviations(self) -> np.ndarray | None:
-        """Return their standard deviations over draws of the weights, ``[b, n]``; None where there are none."""
-        members = [self._chosen(scores) for scores in self.of_members]
-        return np.std(members, axis=0) if members else None
-
-    def _chosen(self, scores: np.ndarray) -> np.ndarray:
-        heads, n = self.heads, self.heads.shape[1]
-        probabilities = np.exp(scores)
-        if not self.root:  # column -1, which is not the root's
-            probabilities = np.pad(probabilities[:, :, :n], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
-        column = np.where(heads >= 0, heads, 0) - 1
-        column = np.where(column < 0, probabilities.shape[2] - 1, column)
-        chosen: np.ndarray = np.take_along_axis(probabilities, column[:, :, None], 2)
-        return chosen[:, :, 0]
+    def probabilities(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the probabilities of the heads, NaN at the root where the model knows nothing of its arcs; and their
+        standard deviations over draws of the weights, None where there are none; ``[b, n]``."""
+        n, of_each = self.heads.shape[1], []
+        for scores in (self.scores, *self.of_members):
+            probabilities = np.exp(scores)
+            if not self.root:  # column -1, which is not the root's
+                probabilities = np.pad(probabilities[:, :, :n], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
+            column = np.where(self.heads > 0, self.heads, probabilities.shape[2]) - 1
+            of_each.append(np.take_along_axis(probabilities, column[:, :, None], 2)[:, :, 0])
+        chosen, *members = of_each
+        return chosen, np.std(members, axis=0) if members else None
 
 
 def read_arcs(
@@ -246,21 +238,20 @@ def read_arcs(
     numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
     iterations = sorted(set(numbers))
 
-    def scores_of(arcs: np.ndarray, batch: WordBatch, reading: Reading, number: int) -> np.ndarray:
-        scores = decode.arc_scores(arcs, reading.channel, 1 + iterations.index(number))
-        if model.recipe.model.facts.is_causal:  # later words are no heads, whatever their floor
-            scores[:, *np.triu_indices(scores.shape[1], 1)] = -np.inf
-        return _with_unread(scores, batch)
-
     def read(batch: WordBatch) -> Iterator[Read]:
         for reading, number in zip(readings, numbers, strict=True):
-            scores = scores_of(batch.arcs, batch, reading, number)
+            of_each = []  # the model, and each draw of its weights
+            for arcs in (batch.arcs, *batch.member_arcs):
+                scores = decode.arc_scores(arcs, reading.channel, 1 + iterations.index(number))
+                if model.recipe.model.facts.is_causal:  # later words are no heads, whatever their floor
+                    scores[:, *np.triu_indices(scores.shape[1], 1)] = -np.inf
+                of_each.append(_with_unread(scores, batch))
+            scores, *members = of_each
             # No temperature changes the trees, not even where it makes scores equal to rounding.
             of_heads = scores
             if reading.decoder == "argmax" and not root:  # there is no root to choose
                 of_heads = scores[:, :, : scores.shape[1]]
             heads = decode.decode(decode.levelled(of_heads), batch.mask, reading.decoder)
-            members = [scores_of(member, batch, reading, number) for member in batch.member_arcs]
             log_p = scores  # at the temperature
             temperature = model.arc_temperature_of(reading)
             if temperature or reading.channel == "mean":  # a mean of logarithms is no distribution by itself

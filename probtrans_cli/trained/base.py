@@ -288,11 +288,6 @@ class ModelBase:
     def extra_words(self) -> int:
         return len(self.labels.get("extra_words", ()))
 
-    def learn_word_order(self, train: Split) -> None:
-        """Compute the statistics of word order from the training corpus, where the encoder uses them."""
-        if self.network.order is not None:
-            self.network.order.copy_(word_order_of(self.vocabulary, train)[:, : self.network.order.shape[1]])
-
     def too_long(self, sentences: Sequence[Sentence], split: Split) -> tuple[int, DataError] | None:
         """Return the first of these sentences that the encoder cannot read, and its error; None: there is none."""
         limit = self.network.longest

@@ -74,7 +74,7 @@ def answered(
             batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=evaluation.device)
             batch = task.evaluation(batch, number)
             with evaluation.autocast():
-                outputs = predictor(batch, task.wants(batch))
+                outputs = predictor(batch, evaluation.wants(task.wants(batch)))
             yield outputs, batch
 
 
@@ -92,22 +92,17 @@ def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
     watched, evaluation = model.network.encoder.top, model.evaluation()
     if watched.figures is None:
         return {}
-    figures: dict[str, float] = {}
-
-    def look(_: Encoder, arguments: tuple[Any, ...], encoded: Encoded) -> None:
-        assert watched.figures is not None, "see above"
-        measured = watched.figures(arguments[0], encoded)
-        figures.update({name: float(figure) for name, figure in measured.items()})
-
+    calls: list[tuple[Encoder, tuple[Any, ...], Encoded]] = []
     batches = evaluation.batches(split)
     batch = model.collate(split, batches[len(batches) // 2])
-    handle = watched.register_forward_hook(look)
+    handle = watched.register_forward_hook(lambda *call: calls.append(call))
     try:
         with evaluation.autocast():
             plain(model).ready()(model.task.evaluation(batch, 0), Wants(states=True))
     finally:
         handle.remove()
-    return figures
+    _, arguments, encoded = calls[-1]
+    return {name: float(figure) for name, figure in watched.figures(arguments[0], encoded).items()}
 
 
 def choose_on_dev(model: ModelBase, dev: Split | None) -> dict[str, Any]:
@@ -200,7 +195,7 @@ def can_score_trees(model: ModelBase, split: Split) -> bool:
     return all(bool((heads >= 0).all()) for heads in split.columns("heads"))
 
 
-def columns(split: Split, name: str) -> list[np.ndarray]:
+def by_sentence(split: Split, name: str) -> list[np.ndarray]:
     return [split.row(name, index) for index in range(len(split))]
 
 
@@ -218,17 +213,17 @@ def tree_scores(
     """Score the decoded trees; ``trees/score.py`` names the conventions."""
     names: list[Channel] = [*range(model.recipe.model.trees), "mean"] if channels or relations is not None else []
     readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in names)]
-    gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
+    gold, punct = by_sentence(split, "heads"), by_sentence(split, "punct") if split.has("punct") else None
     warning = score.warning_of_gold(gold, lambda index: f"{title}, sentence {index + 1:,} of those scored")
     if warning is not None and model.ranks.first:
         console.log(warning)
     trees, *trees_of_channels = trees_of(model, split, readings, predictor, model.ranks)
     scores = {"trees": _scores(gold, trees, punct, reading)}
     if baselines:
-        scores["trees"]["floors"] = score.floors(gold, punct, columns(split, "frequency"))
+        scores["trees"]["floors"] = score.floors(gold, punct, by_sentence(split, "frequency"))
     if relations is not None:
         by_channel = {str(channel): heads for channel, heads in zip(names, trees_of_channels, strict=True)}
-        frequency = columns(split, "frequency")
+        frequency = by_sentence(split, "frequency")
         scores["trees"]["relations"] = relation_scores(gold, relations, by_channel, punct, frequency)
     if channels:
         scores["channels"] = {
@@ -263,7 +258,7 @@ def choose_reading(model: ModelBase, dev: Split, wish: Eval, title: str = "dev")
         for iteration in iterations
         for channel in channels
     ]
-    gold, punct = columns(sample, "heads"), columns(sample, "punct") if sample.has("punct") else None
+    gold, punct = by_sentence(sample, "heads"), by_sentence(sample, "punct") if sample.has("punct") else None
     kind = "no_punct" if punct is not None else "with_punct"
     scores = [
         score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0

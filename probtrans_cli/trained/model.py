@@ -188,13 +188,23 @@ SCHEMA = pa.schema(
     }
 )
 """The columns."""
+_SPAN_KEYS = {
+    column.name: {field.name for field in column.type.value_type}
+    for column in SCHEMA
+    if pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type)
+}
+"""The keys of spans that a column has a place for; members of the uncertainty and alternatives are others."""
 MORE = "more"
 
 
 def record_batch(analyses: Iterable[Analysis]) -> pa.RecordBatch:
     rows = []
     for record in (analysis.record() for analysis in analyses):
-        row = {name: value for name, value in record.items() if name in SCHEMA.names and not _is_other(name, value)}
+        row = dict(record)
+        for name, value in record.items():
+            known = _SPAN_KEYS.get(name)
+            if name not in SCHEMA.names or (known and any(not known >= span.keys() for span in value or ())):
+                del row[name]
         rest = {name: value for name, value in record.items() if name not in row}
         if "channel" in row:
             row["channel"] = str(row["channel"])
@@ -210,15 +220,6 @@ def records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         if (record.get("channel") or "").isdigit():
             record["channel"] = int(record["channel"])
         yield record | more
-
-
-def _is_other(name: str, value: Any) -> bool:
-    # Spans have keys that the column has no place for: members of the uncertainty, alternatives.
-    column = SCHEMA.field(name).type
-    if not pa.types.is_list(column) or not pa.types.is_struct(column.value_type) or value is None:
-        return False
-    names = {field.name for field in column.value_type}
-    return any(not names >= span.keys() for span in value)
 
 
 def _without_nulls(value: Any) -> Any:

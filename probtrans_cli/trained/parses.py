@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, repeat
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -126,7 +127,7 @@ class Analysis:
         return f"Analysis({text if len(text) <= 60 else text[:59] + '…'!r}, {count} words, {tree}{says})"
 
     def _repr_html_(self) -> str:
-        write = FORMATS["svg"].writer()
+        write = resolve_name(FORMATS["svg"].write)
         picture = "".join(write(iter([self]), DisplayOptions(probability=True)))
         return picture[picture.index("<svg") :]
 
@@ -231,7 +232,7 @@ class Parser:
             if not options.trees or (model.task.answers.trees and not chosen):
                 channels = ()
             readings = [model.read(channel, options.iteration, options.decoder) for channel in channels]
-        self.several = options.samples is not None or options.best is not None or options.marginals
+        several = options.samples is not None or options.best is not None or options.marginals
         if options.best is not None and any(reading.decoder == "argmax" for reading in readings):
             message = "--best: heads that are chosen word by word (argmax) are no trees"
             raise UsageError(message, hint="add --decode mst, eisner or auto")
@@ -240,6 +241,10 @@ class Parser:
         self._numbered = [
             replace(reading, iteration=last) if reading.iteration == -1 else reading for reading in readings
         ]
+        self._batches = BatchOptions(
+            predict=splitter is None, top=options.top, predictor=self.predictor, member_arcs=bool(readings),
+            latent_labels=options.latent_labels is not None, trees=several,
+        )  # fmt: skip
 
     @property
     def arcs_are_calibrated(self) -> bool:
@@ -267,21 +272,25 @@ class Parser:
             raise fault[1]
         plain = [self._without_words(sentence, self._numbered) for sentence in sentences]
         parts: list[list[dict[str, Any]]] = [[{} for _ in analyses] for analyses in plain]
-        options = replace(self._batch_options(reader), latent_labels=count is not None, trees=self.several)
-        for batch, trees in read_arcs(model, reader.split, self._numbered, options):
+        for batch, trees in read_arcs(model, reader.split, self._numbered, replace(self._batches, shown=reader.shown)):
             best = None if count is None else most_probable(batch.latent_labels, count)
             predictions = self._abstained(batch.predictions)
             for row, index in enumerate(batch.indices):
-                real = batch.mask[row]
+                sentence, real = sentences[index], batch.mask[row]
                 changes: dict[str, Any] = {}
                 if best is not None:
                     changes["latent_labels"] = best[0][row][real], best[1][row][real]
-                if predictions and sentences[index].words:  # specials alone are no sentence
-                    changes |= self._predicted(sentences[index], predictions[row], batch.trees, row)
+                if predictions and sentence.words:  # specials alone are no sentence
+                    prediction = model.task.located(predictions[row], sentence)
+                    changes |= {"prediction": prediction, "task": model.task}
+                    if model.task.answers.trees and self.options.trees:
+                        changes["heads"] = np.array(predictions[row]["heads"], dtype=np.int64)
+                        changes["probabilities"] = np.array(predictions[row]["head_probability"])
+                        changes |= self._several(None if self.readings else batch.trees, row, sentence, None)
                 for part in parts[index]:
                     part.update(changes)
             for number, tree in enumerate(trees):
-                probabilities, spread = tree.probabilities(), tree.deviations()
+                probabilities, spread = tree.probabilities()
                 for row, index in enumerate(batch.indices):
                     real = batch.mask[row]
                     read = True if batch.host is None else batch.host[row][real] < 0
@@ -298,21 +307,6 @@ class Parser:
         for analyses, changed in zip(plain, parts, strict=True):
             yield from (replace(analysis, **part) for analysis, part in zip(analyses, changed, strict=True))
 
-    def _predicted(self, sentence: Sentence, prediction: Prediction, trees: Trees | None, row: int) -> dict[str, Any]:
-        task = self.model.task
-        changes = {"prediction": task.located(prediction, sentence), "task": task}
-        if task.answers.trees and self.options.trees:
-            changes["heads"] = np.array(prediction["heads"], dtype=np.int64)
-            changes["probabilities"] = np.array(prediction["head_probability"])
-            changes |= self._several(None if self.readings else trees, row, sentence, None)
-        return changes
-
-    def _batch_options(self, reader: Reader) -> BatchOptions:
-        return BatchOptions(
-            predict=self.splitter is None, top=self.options.top, shown=reader.shown, predictor=self.predictor,
-            member_arcs=bool(self.readings),
-        )  # fmt: skip
-
     def _several(self, trees: Trees | None, row: int, sentence: Sentence, reading: Reading | None) -> dict[str, Any]:
         if trees is None or not sentence.words:  # specials alone are no sentence
             return {}
@@ -323,9 +317,9 @@ class Parser:
         if options.samples is not None:
             which = () if reading is None else (reading.channel, reading.iteration)
             random = random_of(options.seed, sentence.words, *which)
-            changes["samples"] = of_sentence.draw(options.samples, random)
+            changes["samples"] = of_sentence.several(options.samples, random)
         if options.best is not None:
-            changes["best"] = of_sentence.best(options.best)
+            changes["best"] = of_sentence.several(options.best)
         return changes
 
     def _abstained(self, predictions: Sequence[Prediction]) -> Sequence[Prediction]:
@@ -399,13 +393,13 @@ class Parser:
         deviations: dict[int, np.ndarray] = {}
         marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square
         predictions: dict[int, Prediction] = {}
-        for batch, trees in read_arcs(model, reader.split, readings, self._batch_options(reader)):
+        for batch, trees in read_arcs(model, reader.split, readings, replace(self._batches, shown=reader.shown)):
             n = batch.mask.shape[1]
             # None of sentences to be split.
             predictions |= dict(zip(batch.indices.tolist(), self._abstained(batch.predictions), strict=False))
             for number, tree in enumerate(trees):
                 every_head = np.exp(tree.scores[:, :, : n + root])
-                chosen, spread = tree.probabilities(), tree.deviations()
+                chosen, spread = tree.probabilities()
                 for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
                     heads[index][number] = tree.heads[row][real]
                     probabilities[index][number] = chosen[row][real]

@@ -193,22 +193,19 @@ class Dropout(Predictor):
     """Passes with dropout. What is dropped is a function of the pass and of what the batch looks like, so that the same
     input, cut into the same batches, gets the same answers."""
 
-    plain: Plain
+    network: Network
     samples: int
+    temperature: float = 1.0
     doubt: bool = False
     several: ClassVar[bool] = True
     own_states: ClassVar[bool] = False
     own_arcs: ClassVar[bool] = False
 
-    def ready(self) -> Self:
-        self.plain.ready()
-        return self
-
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        rest = _without_scores(self.plain, inputs, wants)
+        rest = _without_scores(self.network, inputs, wants)
         if not wants.scores:
             return rest
-        network, device = self.plain.network, inputs.ids.device
+        network, device = self.network, inputs.ids.device
 
         def members() -> Iterator[Parts]:
             for number in range(self.samples):
@@ -220,10 +217,10 @@ class Dropout(Predictor):
                 try:
                     with torch.random.fork_rng([device] if device.type == "cuda" else []):
                         torch.manual_seed(mixed_seed(SEED, number))
-                        outputs = replace(self.plain, doubt=False)(inputs, replace(wants, states=False, arcs=()))
+                        outputs: Outputs = network(inputs, replace(wants, states=False, arcs=()))
                 finally:
                     network.eval()
-                yield _apart(outputs.scores)
+                yield _apart(tempered(outputs, self.temperature).scores)
 
         return _answered(rest, by_name(members()), self.doubt)
 
@@ -379,7 +376,7 @@ def predictor_of(model: ModelBase, options: PredictOptions = AS_TRAINED, *, at_t
                 f"--dropout-samples: the model of {model.folder} was trained without dropout: all samples are the same",
                 hint="leave it out, or train with model.dropout=0.1",
             )
-        return Dropout(plain(model), dropout_samples, doubt)
+        return Dropout(model.network, dropout_samples, temperature_of(model), doubt)
     temperature = temperature_of(model) if at_temperature else 1.0
     trained_as = model.recipe.uncertain_weights
     if trained_as is None and weights is not None:

@@ -40,17 +40,17 @@ class Reader:
             filler = next((word for word in entries if vocabulary.encode_words([word]).sizes == [1]), "[MASK]")
         # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
         extra = extra_words(model.extra_words)
-
-        def read(sentence: Sentence) -> Sentence:
+        read = []
+        for sentence in sentences:
             shown = [filler if word in masks else word for word in sentence.words]
             if not shown:
-                return Sentence([], form="")
+                read.append(Sentence([], form=""))
+                continue
             # Who divided a corpus into words has chosen their spelling; only of raw text nobody has.
             plain = None if sentence.text is None else looked_up(shown, vocabulary.knows, vocabulary.frequency)
             plain = None if plain is None else [*plain, *extra]
-            return Sentence([*shown, *extra], extra=len(extra), form="", looked_up=plain)
-
-        return cls(model, sentences, masks, Split.encode(map(read, sentences), vocabulary, {}))
+            read.append(Sentence([*shown, *extra], extra=len(extra), form="", looked_up=plain))
+        return cls(model, sentences, masks, Split.encode(read, vocabulary, {}))
 
     def shown(self, batch: Batch) -> Batch:
         """Return the batch with the mask's id where a word is written as a mask."""

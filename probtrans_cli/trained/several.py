@@ -57,19 +57,14 @@ class SentenceTrees:
         self.probabilities = trees.probabilities[row, :n][:, columns]
         self.relations = None if trees.relations is None else trees.relations[row, :n][:, :, columns].swapaxes(0, 1)
 
-    def draw(self, count: int, random: np.random.Generator) -> tuple[Tree, ...]:
-        return self._trees(sample_trees(torch.from_numpy(self.scores), count, random), random)
-
-    def best(self, count: int) -> tuple[Tree, ...]:
-        """Return the most probable trees, each arc with its most probable relation.
-
-        They are compared as decoders compare them, see :func:`levelled`.
-        """
-        trees = self._trees(best_trees(levelled(self.scores), count, self.decoder), None)
-        return tuple(sorted(trees, key=lambda tree: -round(tree.log_probability, 6)))
-
-    def _trees(self, heads: np.ndarray, random: np.random.Generator | None) -> tuple[Tree, ...]:
+    def several(self, count: int, random: np.random.Generator | None = None) -> tuple[Tree, ...]:
+        """Return draws by ``random``, relations drawn, too; or else the most probable trees, each arc with its most
+        probable relation. These are compared as decoders compare them, see :func:`levelled`."""
         scores = torch.from_numpy(self.scores)
+        if random is None:
+            heads = best_trees(levelled(self.scores), count, self.decoder)
+        else:
+            heads = sample_trees(scores, count, random)
         total = float(log_partition(scores, torch.ones(self.n, dtype=torch.bool)))
         words = np.arange(self.n)
         columns = heads - 1  # of the root the last
@@ -90,7 +85,10 @@ class SentenceTrees:
                     "head_probability": probabilities[tree].tolist(),
                     "relation_probability": chances[tree].tolist(),
                 }
-        return tuple(map(Tree, heads, probabilities, log_p.tolist(), predictions))
+        trees = tuple(map(Tree, heads, probabilities, log_p.tolist(), predictions))
+        if random is not None:
+            return trees
+        return tuple(sorted(trees, key=lambda tree: -round(tree.log_probability, 6)))
 
 
 def random_of(seed: int, words: Sequence[str], *reading: object) -> np.random.Generator:

@@ -8,16 +8,17 @@ loss. The scores themselves are in ``statistics/uncertainty.py``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.models.base import Inputs, Outputs, Wants
+from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.statistics import uncertainty
 from probtrans_cli.tasks.base import Choices
@@ -35,11 +36,13 @@ from probtrans_cli.trained.predictor import (
     with_inner_wants,
 )
 
+Columns = Mapping[str, Tensor]
 PARTS = ("entropy", "expected_entropy", "mutual_information")
 """Of the doubt; the last two only where there are members."""
 HEADS = "heads"  # the choice whose probabilities have the temperature of arcs
 
 
+@dataclass
 class Notes:
     """What is noted of every question of a split, as the watch of an evaluation; a row a question.
 
@@ -50,16 +53,16 @@ class Notes:
     temperature.
     """
 
-    def __init__(self, model: ModelBase, predictor: Predictor, scale: float | None = None) -> None:
-        self.model, self.predictor, self.scale = model, predictor, scale
-        self.parts = PARTS if predictor.several else PARTS[:1]
-        self.rows = _Rows()
-        self.choices: defaultdict[str, _Rows] = defaultdict(_Rows)
+    model: ModelBase
+    predictor: Predictor
+    scale: float | None = None
+    rows: list[Columns] = field(default_factory=list)
+    choices: defaultdict[str, list[Columns]] = field(default_factory=lambda: defaultdict(list))
 
     def __call__(self, outputs: Outputs, batch: Batch) -> None:
         for name, choices in self.model.task.choices(outputs, batch).items():
             temperature = self.model.arc_temperature if name == HEADS else None
-            self.choices[name].add(_of_choices(choices, torch.from_numpy(batch.indices), temperature))
+            self.choices[name].append(_of_choices(choices, torch.from_numpy(batch.indices), temperature))
         questions = self.model.task.questions(batch)
         if questions is None:
             return
@@ -73,7 +76,7 @@ class Notes:
             "confidence": confidence,
             "nll": -_at(scores.float().log_softmax(-1), gold),
             "brier": _brier(chances, gold),
-            **{name: getattr(doubt, name) for name in self.parts},
+            **{name: getattr(doubt, name) for name in (PARTS if self.predictor.several else PARTS[:1])},
         }
         if self.scale is not None:
             scaled = (scores.float() * self.scale).log_softmax(-1)
@@ -84,20 +87,12 @@ class Notes:
             for name, values in entropies.items():  # that of its word, or the mean over the words of its sentence
                 means = (values * words).sum(1) / words.sum(1).clamp(min=1)
                 columns_of_batch[name] = means if tokens is None else values[tokens]
-        self.rows.add(columns_of_batch)
+        self.rows.append(columns_of_batch)
 
 
-@dataclass
-class _Rows:
-    # Columns that grow batch by batch.
-    parts: dict[str, list[np.ndarray]] = field(default_factory=dict)
-
-    def add(self, values: Mapping[str, Tensor]) -> None:
-        for name, column in values.items():
-            self.parts.setdefault(name, []).append(column.cpu().numpy())
-
-    def columns(self) -> dict[str, np.ndarray]:
-        return {name: np.concatenate(parts) for name, parts in self.parts.items()}
+def _concatenated(rows: Sequence[Columns]) -> dict[str, np.ndarray]:
+    # The columns of all batches.
+    return {name: torch.cat([columns[name] for columns in rows]).cpu().numpy() for name in (rows[0] if rows else ())}
 
 
 def _of_choices(choices: Choices, sentences: Tensor, temperature: float | None) -> dict[str, Tensor]:
@@ -124,29 +119,9 @@ def _brier(chances: Tensor, gold: Tensor) -> Tensor:
     return chances.square().sum(-1) + (gold >= 0) * (1.0 - 2.0 * _at(chances, gold))
 
 
-def _of_sentences(notes: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    # The mean of every sentence with a question.
-    numbers = np.bincount(notes["sentence"])
-    means = np.bincount(notes["sentence"], weights=notes[name])[numbers > 0] / numbers[numbers > 0]
-    return np.asarray(means)
-
-
 def _at(values: Tensor, gold: Tensor) -> Tensor:
     # The values of the right answers; of the first class where that is not known.
     return values.gather(-1, gold.clamp(min=0)[:, None])[:, 0]
-
-
-@dataclass
-class _WithInnerWants(Predictor):
-    model: ModelBase
-    predictor: Predictor
-
-    def ready(self) -> Self:
-        self.predictor.ready()
-        return self
-
-    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        return self.predictor(inputs, with_inner_wants(self.model, self.predictor, wants))
 
 
 def uncertainty_scores(
@@ -165,19 +140,19 @@ def uncertainty_scores(
     if model.temperature is not None and predictor == predictor_of(model, PredictOptions(uncertainty=predictor.doubt)):
         scale = 1.0 / model.temperature if temperature == 1.0 else temperature
     watch = Notes(model, predictor, scale)
-    evaluation, answering = model.evaluation(), predictor
+    evaluation = model.evaluation()
     if model.recipe.model.facts.has_head_variables:
-        answering, channels = _WithInnerWants(model, predictor), model.recipe.model.channels
-        batches = evaluation.batches
+        batches, channels = evaluation.batches, model.recipe.model.channels
         evaluation = evaluation._replace(
-            batches=lambda split: [part for batch in batches(split) for part in divided(split, batch, channels)]
+            batches=lambda split: [part for batch in batches(split) for part in divided(split, batch, channels)],
+            wants=partial(with_inner_wants, model, predictor),
         )
-    scores = evaluate(model.task, answering, split, evaluation, final=True, watch=watch)
-    notes = watch.rows.columns()
+    scores = evaluate(model.task, predictor, split, evaluation, final=True, watch=watch)
+    notes = _concatenated(watch.rows)
     measured = of_notes(notes) if notes else {}
     if scale is not None:
         measured |= _beside(notes, model.temperature, "without" if temperature != 1.0 else "with")
-    choices = {name: rows.columns() for name, rows in watch.choices.items()}
+    choices = {name: _concatenated(rows) for name, rows in watch.choices.items()}
     if reading is not None and predictor.own_arcs:
         choices[HEADS], measured["arc_error_auroc"] = arc_notes(model, split, reading, predictor)
     for name, columns in choices.items():
@@ -188,13 +163,17 @@ def uncertainty_scores(
     scores["uncertainty"] = measured
     if ood is not None:
         ood_watch = Notes(model, predictor)
-        for outputs, batch in answered(model.task, answering, ood, evaluation, passes=model.task.draws or 1):
+        for outputs, batch in answered(model.task, predictor, ood, evaluation, passes=model.task.draws or 1):
             ood_watch(outputs, batch)
-        ood_notes = ood_watch.rows.columns()
+        ood_notes = _concatenated(ood_watch.rows)
         scores["ood"] = {"sentences": len(ood)}
         for part, name in (("entropy", "ood_auroc"), ("mutual_information", "ood_auroc_mi")):
             if part in notes and part in ood_notes:
-                scores["ood"][name] = uncertainty.auroc(_of_sentences(notes, part), _of_sentences(ood_notes, part))
+                means = []  # of every sentence with a question
+                for noted in (notes, ood_notes):
+                    numbers, sums = np.bincount(noted["sentence"]), np.bincount(noted["sentence"], weights=noted[part])
+                    means.append(sums[numbers > 0] / numbers[numbers > 0])
+                scores["ood"][name] = uncertainty.auroc(*means)
                 of_ood = ood_notes[part]  # none, if no word of it was asked for
                 scores["ood"][part] = float(of_ood.mean(dtype=np.float64)) if len(of_ood) else None
     return scores
@@ -249,12 +228,13 @@ def arc_notes(
     above right ones by the entropy of the word's head variable in the channel that is read, or its mean over channels.
     """
     temperature = model.arc_temperature_of(reading)
-    rows, doubts, faults = _Rows(), [np.zeros(0)], [np.zeros(0, dtype=bool)]
+    rows: list[Columns] = []
+    doubts, faults = [np.zeros(0)], [np.zeros(0, dtype=bool)]
     for choices in head_choices(model, split, reading, predictor):
         tensors = Choices(*map(torch.from_numpy, (choices.scores, choices.gold, choices.chosen, choices.sentences)))
         columns = _of_choices(tensors, torch.arange(len(split)), temperature)
-        rows.add(columns | {"right": torch.from_numpy(choices.right)})
+        rows.append(columns | {"right": torch.from_numpy(choices.right)})
         doubts.append(choices.doubt)
         faults.append(~choices.right)
     doubt, is_wrong = np.concatenate(doubts), np.concatenate(faults)
-    return rows.columns(), uncertainty.auroc(doubt[~is_wrong], doubt[is_wrong])
+    return _concatenated(rows), uncertainty.auroc(doubt[~is_wrong], doubt[is_wrong])

@@ -38,7 +38,7 @@ from probtrans_cli.errors import (
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.trained.base import Config, texts_of, weights_of
+from probtrans_cli.trained.base import Config, texts_of, weights_of, word_order_of
 from probtrans_cli.trained.evaluation import (
     can_score_trees,
     choose_on_dev,
@@ -91,7 +91,8 @@ class Trainer:
         self.model.require_positions(named)
         self.model.require_something({name: named[name] for name in named.keys() - {"data.train", "data.raw"}})
         self.model.task.start(self.network, self.train_split)
-        self.model.learn_word_order(self.train_split)
+        if (order := self.network.order) is not None:  # the encoder uses statistics of word order
+            order.copy_(word_order_of(prepared.vocabulary, self.train_split)[:, : order.shape[1]])
         optim.freeze(recipe.train, self.network)
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)

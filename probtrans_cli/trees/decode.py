@@ -57,17 +57,15 @@ def arc_scores(
             f"iteration {iteration}: the model has iterations 1 to {iterations}", hint="use -1 for the last one"
         )
     chosen = arcs[:, -1 if iteration == -1 else iteration - 1]
-    if channel == "mean":
-        # One after the other: all channels of a long sentence in float64 would be the largest array of all.
-        total = _floored_log(chosen[:, 0])
-        for number in range(1, channels):
-            total += _floored_log(chosen[:, number])
-        return np.asarray(total / channels)
-    if not 0 <= channel < channels:
+    if channel != "mean" and not 0 <= channel < channels:
         raise UsageError(
             f"channel {channel}: the model has channels 0 to {channels - 1}", hint="use `mean` for their mixture"
         )
-    return _floored_log(chosen[:, channel])
+    numbers = range(channels) if channel == "mean" else [channel]
+    total = np.zeros(chosen[:, 0].shape)
+    for number in numbers:  # one after the other: all of a long sentence in float64 would be the largest array of all
+        total += np.log(np.maximum(chosen[:, number].astype(np.float64), SMALLEST_PROBABILITY))
+    return total / len(numbers)
 
 
 def decode(
@@ -115,10 +113,6 @@ def levelled(scores: Float[np.ndarray, "*b"]) -> Float[np.ndarray, "*b"]:
     ones are, have the same scores but for that, and their trees must not depend on it.
     """
     return np.asarray(np.rint(scores / LEVEL) * LEVEL)
-
-
-def _floored_log(probability: np.ndarray) -> np.ndarray:
-    return np.asarray(np.log(np.maximum(probability.astype(np.float64), SMALLEST_PROBABILITY)))
 
 
 def _table(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:

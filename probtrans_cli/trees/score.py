@@ -200,77 +200,67 @@ def relation_scores(
     universal = np.array([label.partition(":")[0] for label in relations], dtype=np.str_)
     result = {}
     for name, keep, tree in conventions(gold, punct):
-        hits = _Hits(
-            tree,
-            {channel: compare(tree, forest.restricted(keep)) for channel, forest in forests.items()},
-            {rule: compare(tree, forest)[0] for rule, forest in rule_trees(tree, counts[keep]).items()},
-        )
-        full = hits.table(labels[keep])
+        channels = {channel: compare(tree, forest.restricted(keep)) for channel, forest in forests.items()}
+        rules = {rule: compare(tree, forest)[0] for rule, forest in rule_trees(tree, counts[keep]).items()}
+        full = _relation_table(tree, labels[keep], channels, rules)
         subtypes = {label: row for label, row in full.items() if ":" in label}
-        result[name] = {"relations": hits.table(universal[keep]), "subtypes": subtypes}
+        by_relation = _relation_table(tree, universal[keep], channels, rules)
+        result[name] = {"relations": by_relation, "subtypes": subtypes}
     return result
 
 
-class _Hits:
-    """What channels and rules find of one set of gold trees, word by word."""
+def _relation_table(
+    gold: Forest,
+    labels: np.ndarray,
+    channels: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    rules: Mapping[str, np.ndarray],
+) -> Relations:
+    """Return one row a label, by falling number of words, equal numbers alphabetically.
 
-    def __init__(
-        self, gold: Forest, channels: Mapping[str, tuple[np.ndarray, np.ndarray]], rules: Mapping[str, np.ndarray]
-    ) -> None:
-        edge = gold.heads != 0
-        self.gold = gold
-        self.right = {channel: right for channel, (right, _) in channels.items()}
-        self.either = {channel: right & edge | swapped for channel, (right, swapped) in channels.items()}
-        self.rules = rules
-
-    def table(self, labels: np.ndarray) -> Relations:
-        """Return one row a label, by falling number of words, equal numbers alphabetically."""
-        names, which, words = np.unique(labels, return_inverse=True, return_counts=True)
-        edges = np.bincount(which, self.gold.heads != 0, minlength=len(names))
-        columns = {
-            "recall": _shares(which, self.right, words),
-            "undirected": _shares(which, self.either, edges),
-            "precision": _shares(which, self.right, np.full(len(names), len(labels))),
-            "floors": _shares(which, self.rules, words),
+    ``channels``: the right and the swapped words of each, as of :func:`compare`; ``rules``: the right ones.
+    """
+    names, which, words = np.unique(labels, return_inverse=True, return_counts=True)
+    edge = gold.heads != 0
+    right = {channel: is_right for channel, (is_right, _) in channels.items()}
+    either = {channel: is_right & edge | swapped for channel, (is_right, swapped) in channels.items()}
+    edges = np.bincount(which, edge, minlength=len(names))
+    counted = {
+        "recall": (right, words),
+        "undirected": (either, edges),
+        "precision": (right, np.full(len(names), len(labels))),
+        "floors": (rules, words),
+    }
+    columns = {
+        column: {
+            name: ratio(np.bincount(which, of_words, minlength=len(names)), totals) for name, of_words in parts.items()
         }
-        best = self._best(which, columns["recall"], columns["floors"])
-        order = sorted(range(len(names)), key=lambda row: (-words[row], names[row]))
-        return {
-            str(names[row]): {
-                "words": int(words[row]),
-                **{
-                    column: {name: None if np.isnan(of[row]) else float(of[row]) for name, of in shares.items()}
-                    for column, shares in columns.items()
-                },
-                "best": best[row],
-            }
-            for row in order
+        for column, (parts, totals) in counted.items()
+    }
+    # The best channel of each label, the best rule, and what the one finds above the other, sentence by sentence.
+    numbered, rule_names = [name for name in channels if name.isdecimal()], list(rules)
+    channel = np.stack([columns["recall"][name] for name in numbered]).argmax(axis=0)
+    rule = np.stack([columns["floors"][name] for name in rule_names]).argmax(axis=0)
+    word = np.arange(len(which))
+    gain = np.stack([right[name] for name in numbered])[channel[which], word].astype(np.int64)
+    gain -= np.stack([rules[name] for name in rule_names])[rule[which], word]
+    shape = len(gold.lengths), len(names)
+    cell = gold.sentence * shape[1] + which  # sentence by label
+    gains = np.bincount(cell, gain, minlength=shape[0] * shape[1]).reshape(shape)
+    in_sentences = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+    drawn = ratio(bootstrap_totals(gains), bootstrap_totals(in_sentences))
+    table = {}
+    for row in sorted(range(len(names)), key=lambda row: (-words[row], names[row])):
+        table[str(names[row])] = {
+            "words": int(words[row]),
+            **{
+                column: {name: None if np.isnan(of[row]) else float(of[row]) for name, of in shares.items()}
+                for column, shares in columns.items()
+            },
+            "best": {
+                "channel": numbered[channel[row]],
+                "floor": rule_names[rule[row]],
+                "above_floor": float(gains[:, row].sum() / in_sentences[:, row].sum()),
+                "above_floor_interval": bootstrap_interval(drawn[:, row], int((in_sentences[:, row] > 0).sum())),
+            },
         }
-
-    def _best(
-        self, which: np.ndarray, recall: Mapping[str, np.ndarray], floors: Mapping[str, np.ndarray]
-    ) -> list[dict[str, Any]]:
-        channels, rules = [name for name in recall if name.isdecimal()], list(floors)
-        channel = np.stack([recall[name] for name in channels]).argmax(axis=0)
-        rule = np.stack([floors[name] for name in rules]).argmax(axis=0)
-        word = np.arange(len(which))
-        gain = np.stack([self.right[name] for name in channels])[channel[which], word].astype(np.int64)
-        gain -= np.stack([self.rules[name] for name in rules])[rule[which], word]
-        shape = len(self.gold.lengths), len(channel)
-        cell = self.gold.sentence * shape[1] + which  # sentence by label
-        gains = np.bincount(cell, gain, minlength=shape[0] * shape[1]).reshape(shape)
-        words = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-        drawn = ratio(bootstrap_totals(gains), bootstrap_totals(words))
-        return [
-            {
-                "channel": channels[channel[row]],
-                "floor": rules[rule[row]],
-                "above_floor": float(gains[:, row].sum() / words[:, row].sum()),
-                "above_floor_interval": bootstrap_interval(drawn[:, row], int((words[:, row] > 0).sum())),
-            }
-            for row in range(shape[1])
-        ]
-
-
-def _shares(which: np.ndarray, values: Mapping[str, np.ndarray], totals: np.ndarray) -> dict[str, np.ndarray]:
-    return {name: ratio(np.bincount(which, each, minlength=len(totals)), totals) for name, each in values.items()}
+    return table

@@ -365,7 +365,9 @@ def test_trees_stand_beside_those_that_need_no_training(tmp_path: Path, print_ta
         *(run(tmp_path / f"ours{seed}", scores(30, 33, trees=own), "name=ours", f"seed={seed}") for seed in (0, 1)),
         run(tmp_path / "theirs", scores(28, 40, trees=other), "name=theirs", TRANSFORMER),
     ]
-    (folders[0] / "metrics.jsonl").write_text('{"words_per_second": 1500}\n', encoding="utf-8")
+    (folders[0] / "metrics.jsonl").write_text(
+        '{"step": 1, "split": "train", "words_per_second": 1500}\n', encoding="utf-8"
+    )
     code, out, err = print_table(*folders, "-f", "beside")
     assert (code, err) == (0, "")
     (cells,) = printed_rows(out)

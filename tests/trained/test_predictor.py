@@ -128,7 +128,7 @@ def test_dropout_is_a_mean_over_seeded_passes(kind: str, number: int) -> None:
     """Of the probabilistic transformer and of the other one; results repeat, and nothing of the process changes."""
     made_task = Made(kind, number, dropout=0.3)
     batch = shown(made_task, np.arange(6))
-    way = Dropout(Plain(made_task.network), 5, doubt=True)
+    way = Dropout(made_task.network, 5, doubt=True)
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
     outputs, again = answers(made_task, way, batch), answers(made_task, way, batch)
@@ -159,7 +159,7 @@ def test_weights_that_are_drawn_in_training_stay_at_their_means() -> None:
     made_task = Made("tagging", 0)
     parametrize.register_parametrization(made_task.network.output, "weight", Noisy())
     batch = shown(made_task, [0, 1])
-    outputs = answers(made_task, Dropout(Plain(made_task.network), 3, doubt=True), batch)
+    outputs = answers(made_task, Dropout(made_task.network, 3, doubt=True), batch)
     torch.testing.assert_close(outputs.scores["words"], made_task.asked(batch).scores["words"].log_softmax(-1))
     assert float(outputs.doubt["words"].mutual_information.max()) < 1e-6
 
@@ -168,7 +168,7 @@ def test_weights_that_are_drawn_in_training_stay_at_their_means() -> None:
 def test_states_and_arcs_are_those_of_a_plain_pass(way: str) -> None:
     made_task = Made("tagging", 0, dropout=0.3)
     plain = Plain(made_task.network)
-    averaged = Dropout(plain, 3) if way == "dropout" else Ensemble([plain, Plain(twin(made_task))])
+    averaged = Dropout(made_task.network, 3) if way == "dropout" else Ensemble([plain, Plain(twin(made_task))])
     batch = shown(made_task, [1, 2])
     wants = Wants(words=batch.words, states=True, arcs=(1, 2))
     with torch.no_grad():

@@ -15,7 +15,7 @@ import pytest
 from hostile import HOSTILE
 from test_draw import drawing
 
-from probtrans_cli.trees.drawing import Arc, Drawing, EveryTree, arc_probabilities
+from probtrans_cli.trees.drawing import Arc, Drawing, EveryTree
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS, page
 from probtrans_cli.trees.drawing.latex import latex
 from probtrans_cli.trees.drawing.svg import COLOURS, svg
@@ -35,7 +35,9 @@ def analysis(words: tuple[str, ...], *, seed: int = 0, root: bool = True, **opti
     heads = np.where(best < n, best + 1, 0)
     if n == 1:
         heads[:] = 0
-    return EveryTree(words, heads, arc_probabilities(heads, marginals), marginals, **options)
+    with_root = np.pad(marginals, ((0, 0), (0, 0), (0, 0), (0, not root)), constant_values=np.nan)
+    probabilities = np.take_along_axis(with_root, np.where(heads > 0, heads - 1, n)[..., None], axis=3)[..., 0]
+    return EveryTree(words, heads, probabilities, marginals, **options)
 
 
 def record(html: str) -> dict[str, Any]:
@@ -57,14 +59,8 @@ def test_marginals_come_back_to_the_hundredth() -> None:
     assert (sent["channel"], sent["iteration"]) == (2, 2)
 
 
-def test_arc_probabilities() -> None:
-    marginals = np.array([[[[0.0, 0.3, 0.7], [0.9, 0.0, 0.1]]]])
-    heads = np.array([[[0, 1]]])
-    assert arc_probabilities(heads, marginals).tolist() == [[[0.7, 0.9]]]
-    rootless = arc_probabilities(heads, marginals[..., :2])
-    assert np.isnan(rootless[0, 0, 0])
-    assert rootless[0, 0, 1] == 0.9
-    bare = EveryTree(("a", "b"), heads, rootless)
+def test_an_unknown_probability() -> None:
+    bare = EveryTree(("a", "b"), np.array([[[0, 1]]]), np.array([[[np.nan, 0.9]]]))
     assert record("".join(page([bare])))["percent"] == [[[-1, 90]]]
 
 

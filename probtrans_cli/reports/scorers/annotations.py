@@ -51,7 +51,14 @@ def score_entities(predictions: str, gold: str | None, *, comments: str | None =
     scheme, sentences = _read(lines, predictions, Columns(entities="iob2", comments=comments), gold_scheme)
     pairs = list(side_by_side(sentences, gold_sentences, *map(display_name, (predictions, gold_name))))
     ours, theirs = ([sentence.tags for sentence in side] for side in zip(*pairs, strict=True))
-    _require_types_alike(ours, theirs, predictions, gold_name)
+    our_types, their_types = ({tag[2:] for tags in side for tag in tags if tag != "O"} for side in (ours, theirs))
+    is_bare, is_gold_bare = (types == {NO_TYPE} for types in (our_types, their_types))
+    if our_types and their_types and is_bare != is_gold_bare and NO_TYPE not in our_types & their_types:
+        bare, typed = (predictions, gold_name) if is_bare else (gold_name, predictions)
+        types = first_of(sorted((our_types | their_types) - {NO_TYPE}))
+        where = "the other column" if bare == typed else printable(typed)
+        message = f"{printable(bare)}: tags without a type, such as B, but {where} has types: {types}"
+        raise DataError(message, hint="give both sides types, or neither")
     if scheme != gold_scheme:
         ours, theirs = ([tags_of(read_spans(tags), len(tags), "iob2") for tags in side] for side in (ours, theirs))
     compared = compare(theirs, ours)
@@ -77,16 +84,6 @@ def _read(lines: Iterable[str], name: str, columns: Columns, prefer: Scheme) -> 
     for warning in tally.tag_warnings(refusal=False):
         log(warning)
     return scheme, sentences
-
-
-def _require_types_alike(ours: list[list[str]], theirs: list[list[str]], predictions: str, gold: str) -> None:
-    mine, right = ({tag[2:] for tags in side for tag in tags if tag != "O"} for side in (ours, theirs))
-    if mine and right and (mine == {NO_TYPE}) != (right == {NO_TYPE}) and NO_TYPE not in mine & right:
-        bare, typed = (predictions, gold) if mine == {NO_TYPE} else (gold, predictions)
-        types = first_of(sorted((mine | right) - {NO_TYPE}))
-        where = "the other column" if bare == typed else printable(typed)
-        message = f"{printable(bare)}: tags without a type, such as B, but {where} has types: {types}"
-        raise DataError(message, hint="give both sides types, or neither")
 
 
 def score_trees(predictions: str, gold: str | None) -> dict[str, Any]:

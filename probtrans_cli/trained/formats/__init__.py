@@ -7,10 +7,9 @@ sentence unless it is a single picture. The table is read for `--help`, so it im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 Option = Literal["all channels", "gold", "latent labels", "no trees", "probabilities", "several trees", "marginals"]
 """Options that not every format has a place for."""
@@ -49,10 +48,6 @@ class Format:
     shows: tuple[str, ...] = field(default=(), kw_only=True)
     """The parts of a prediction that it is about, one of which a model must give; then it shows no trees, and none are
     computed for it. Nothing: it is for every model."""
-
-    def writer(self) -> Callable[..., Iterator[str]]:
-        writer: Callable[..., Any] = resolve_name(self.write)
-        return writer
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -53,7 +53,12 @@ def conllu(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[st
         if not analysis.sentence.words and analysis.sentence.lines is None:
             continue
         if analysis.sentence.unread:
-            analysis = _words_alone(analysis)  # noqa: PLW2901
+            # A sentence that is not read has no annotation, which could be taken for the model's; its name stays.
+            alone = replace(analysis.sentence, lines=None, rows=None)
+            name_line = [] if alone.id is None else [f"# sent_id = {alone.id}"]
+            lines = [*name_line, *annotated(alone)]
+            rows = list(range(len(lines) - len(alone.words), len(lines)))
+            analysis = Analysis(replace(alone, lines=lines, rows=rows))  # noqa: PLW2901
         places, misc = analysis.places(probability=options.probability), {}
         if options.probability and analysis.probabilities is not None:
             misc["Prob"] = ["" if np.isnan(p) else f"{p:.4f}" for p in analysis.probabilities]
@@ -70,16 +75,6 @@ def conllu(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[st
             analysis.sentence, heads, columns=places.columns, misc={**misc, **places.misc}, comments=places.comments
         )
         yield ("\r\n" if analysis.sentence.windows else "\n").join([*lines, "", ""])
-
-
-def _words_alone(analysis: Analysis) -> Analysis:
-    # A sentence that is not read has no annotation, which could be taken for the model's; its name stays.
-    sentence = analysis.sentence
-    name_line = [] if sentence.id is None else [f"# sent_id = {sentence.id}"]
-    alone = replace(sentence, lines=None, rows=None)
-    lines = annotated(alone)
-    rows = range(len(name_line) + len(lines) - len(sentence.words), len(name_line) + len(lines))
-    return Analysis(replace(alone, lines=[*name_line, *lines], rows=list(rows)))
 
 
 # --- gold and predictions side by side --------------------------------------------------------------------------------
@@ -104,7 +99,14 @@ def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Pre
     """
     data, form = model.recipe.data, require_side_by_side(model)
     if form == "columns":
-        between = _between_columns(sentences, model.labels["tag"])
+        has_space = any(" " in name for name in model.labels["tag"])
+        for sentence in sentences:
+            for text in chain(sentence.words, sentence.tags["tag"]):
+                if "\t" in text or text.startswith(DOCUMENT):
+                    message = f"--predictions: {sentence.where}: a column file cannot have {text!r}"
+                    raise DataError(message, hint="leave out --predictions, or write the word otherwise")
+                has_space = has_space or " " in text
+        between = "\t" if has_space else " "
         data = data.model_copy(update={"columns": data.columns.model_copy(update={"separator": between})})
     remaining = iter(sentences)
     while portion := list(islice(remaining, AT_ONCE)):
@@ -128,16 +130,6 @@ def require_side_by_side(model: ModelBase) -> str:
         message = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
         raise UsageError(f"--predictions: {message} has no gold to put beside predictions", hint="use parse -f jsonl")
     return form
-
-
-def _between_columns(sentences: Sequence[Sentence], names: Iterable[str]) -> str:
-    for sentence in sentences:
-        for text in chain(sentence.words, sentence.tags["tag"]):
-            if "\t" in text or text.startswith(DOCUMENT):
-                message = f"--predictions: {sentence.where}: a column file cannot have {text!r}"
-                raise DataError(message, hint="leave out --predictions, or write the word otherwise")
-    texts = chain(names, (text for sentence in sentences for text in chain(sentence.words, sentence.tags["tag"])))
-    return "\t" if any(" " in text for text in texts) else " "
 
 
 def _beside_gold(form: str, sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:

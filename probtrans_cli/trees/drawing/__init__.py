@@ -228,19 +228,6 @@ def shown(drawing: _Shown, show: Callable[..., str] = visible) -> _Shown:
     )
 
 
-def arc_probabilities(
-    heads: Int[np.ndarray, "t c n"], marginals: Float[np.ndarray, "t c n m"]
-) -> Float[np.ndarray, "t c n"]:
-    """Return the marginals of the arcs to these heads; NaN for the root where it has no column (m = n)."""
-    count, columns = marginals.shape[2:]
-    if count == 0:
-        return np.zeros(heads.shape)
-    column = np.where(heads > 0, heads - 1, count)
-    has_column = column < columns
-    chosen = np.take_along_axis(marginals, np.minimum(column, columns - 1)[..., None], axis=3)[..., 0]
-    return np.where(has_column, chosen, np.nan).astype(float)
-
-
 def tree_record(
     words: Sequence[str],
     heads: Sequence[int] | np.ndarray,
@@ -278,21 +265,18 @@ def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
     where they have kinds, such as the parts of tuples, which overlap, `span`.
     """
     channels = named_channels(drawing.arcs)
-
-    def label(arc: Arc) -> str:
-        parts = [arc.relation or ("root" if arc.head == 0 else ""), channels.get(arc.channel, "")]
-        parts.append(arc.text() if show_probability else "")
-        return _markup(" ".join(part for part in parts if part))
-
     tags = [[_markup(text) for text in texts] for texts in drawing.notes] or [[] for _ in drawing.words]
     arcs: list[dict[str, object]] = []
     for arc in drawing.arcs:
+        relation = arc.relation or ("root" if arc.head == 0 else "")
+        names = [relation, channels.get(arc.channel, ""), arc.text() if show_probability else ""]
+        label = _markup(" ".join(filter(None, names)))
         if arc.head == 0:
-            tags[arc.dependent - 1].insert(0, label(arc))
+            tags[arc.dependent - 1].insert(0, label)
             continue
         start, end = sorted((arc.dependent - 1, arc.head - 1))
         side = "left" if arc.dependent < arc.head else "right"
-        arcs.append({"start": start, "end": end, "label": label(arc), "dir": side})
+        arcs.append({"start": start, "end": end, "label": label, "dir": side})
     tokens = [visible(word) for word in drawing.words]
     edges = [0, *accumulate(len(token) + 1 for token in tokens)]  # where each word begins in the text
     entities = [

@@ -7,7 +7,7 @@ so `\write18{}`, `%` or `&` are only ever printed.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import cycle, groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
@@ -51,6 +51,7 @@ SPECIAL = {
     "`": r"\textasciigrave{}",
     "∅": r"$\emptyset$",
 }
+PRINTED = str.maketrans(SPECIAL)
 # What pdflatex's fonts have; anything else asks for lualatex and its other fonts.
 LATIN = frozenset(map(chr, [*range(0x20, 0x7F), *range(0xA0, 0x180)])) - set("ĦħĸſŦŧŀĿŉ") | set("–—‘’‚“”„†‡•…‰‹›€™∅")
 
@@ -131,7 +132,13 @@ def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iter
             for span in drawing.spans:
                 first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
                 lines.append(_bar(len(rows), first, last, span))
-            lines += _legend(legend)
+            if legend:
+                lines.append("\\coordinate (legend) at ([yshift=-8pt]current bounding box.south west);")
+            for place, (channel, name) in enumerate(legend.items()):
+                lines.append(
+                    f"\\draw[{_style(channel)}] ([xshift={70 * place}pt]legend) -- +(20pt, 0) "
+                    f"node[right, black, scale=.7] {{{_escaped(name)}}};"
+                )
         if title:
             side = "east" if drawing.right_to_left else "west"
             corner = f"current bounding box.north {side}"
@@ -176,18 +183,6 @@ def _edge(arc: Arc, columns: Sequence[int], end: float, start: float | None, hei
     return f"\\depedge[{', '.join(options)}]{{{columns[arc.head - 1]}}}{{{column}}}{{{label}}}"
 
 
-def _legend(channels: Mapping[int | str, str]) -> list[str]:
-    if not channels:
-        return []
-    lines = ["\\coordinate (legend) at ([yshift=-8pt]current bounding box.south west);"]
-    for place, (channel, name) in enumerate(channels.items()):
-        lines.append(
-            f"\\draw[{_style(channel)}] ([xshift={70 * place}pt]legend) -- +(20pt, 0) "
-            f"node[right, black, scale=.7] {{{_escaped(name)}}};"
-        )
-    return lines
-
-
 def _style(channel: int | str) -> str:
     colour, dashes = channel_style(channel)
     return f"colour{COLOURS.index(colour)}, dash{DASHES.index(dashes)}" if colour in COLOURS else "black, solid"
@@ -203,11 +198,9 @@ def _escaped(text: str) -> str:
     TeX is told the direction, as it does not find it out by itself.
     """
     if not any(unicodedata.bidirectional(character) in ("R", "AL") for character in text):
-        return _printed(text)
-    runs = groupby(text, key=lambda character: unicodedata.bidirectional(character) in ("L", "EN", "AN"))
-    parts = [f"\\ltr{{{_printed(run)}}}" if left_to_right else _printed(run) for left_to_right, run in runs]
+        return text.translate(PRINTED)
+    parts = []
+    for left_to_right, run in groupby(text, key=lambda text: unicodedata.bidirectional(text) in ("L", "EN", "AN")):
+        printed = "".join(run).translate(PRINTED)
+        parts.append(f"\\ltr{{{printed}}}" if left_to_right else printed)
     return f"\\rtl{{{''.join(parts)}}}"
-
-
-def _printed(text: Iterable[str]) -> str:
-    return "".join(SPECIAL.get(character, character) for character in text)

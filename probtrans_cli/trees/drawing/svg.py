@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from html import escape
 
 from probtrans_cli.text import columns, visible
@@ -81,7 +80,14 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     if title:
         side, anchor = (width - MARGIN, "end") if drawing.right_to_left else (MARGIN, "start")
         head.append(_text(side, 18, title, size=12, anchor=anchor, fill=FAINT))
-    return "\n".join([*head, *lines, *labels, *elements, *_legend(legend, height), "</svg>"]) + "\n"
+    for order, (channel, name) in enumerate(legend.items()):
+        x = MARGIN + 95.0 * order
+        elements.append(
+            f'<path d="M{decimal(x)} {decimal(height - 14)}h26" {stroke(*channel_style(channel))}/>'
+            f'<text x="{decimal(x + 31)}" y="{decimal(height - 10)}" font-size="11" fill="{INK}">'
+            f"{escape(visible(name))}</text>"
+        )
+    return "\n".join([*head, *lines, *labels, *elements, "</svg>"]) + "\n"
 
 
 def widths_of(drawing: Drawing | EveryTree) -> list[float]:
@@ -116,13 +122,12 @@ def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
             f"C{decimal(end - 0.4477 * bend)} {decimal(peak)} {decimal(end)} {decimal(foot - 0.5523 * (foot - peak))} "
             f"{decimal(end)} {decimal(foot)}"
         )
-    dashes = f' stroke-dasharray="{dash}"' if dash else ""
     triangle = (
         f"M{decimal(end)} {decimal(base)}L{decimal(end - 3.5)} {decimal(foot)}L{decimal(end + 3.5)} {decimal(foot)}Z"
     )
     return (
         f'<g opacity="{opacity(arc.probability)}">'
-        f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+        f'<path d="{path}" fill="none" {stroke(colour, dash)}/>'
         f'<path d="{triangle}" fill="{colour}"/></g>'
     )
 
@@ -154,19 +159,6 @@ def _text(x: float, y: float, text: str, *, size: int = LABEL_SIZE, anchor: str 
     return f'<text {place} font-size="{size}" text-anchor="{anchor}" fill="{fill}">{escape(text)}</text>'
 
 
-def _legend(channels: Mapping[int | str, str], height: float) -> list[str]:
-    result = []
-    for order, (channel, name) in enumerate(channels.items()):
-        colour, dash = channel_style(channel)
-        x, dashes = MARGIN + 95.0 * order, f' stroke-dasharray="{dash}"' if dash else ""
-        label = escape(visible(name))
-        result.append(
-            f'<path d="M{decimal(x)} {decimal(height - 14)}h26" stroke="{colour}" stroke-width="1.6"{dashes}/>'
-            f'<text x="{decimal(x + 31)}" y="{decimal(height - 10)}" font-size="11" fill="{INK}">{label}</text>'
-        )
-    return result
-
-
 def _description(drawing: Drawing) -> str:
     words = drawing.words
     parts = []
@@ -186,6 +178,10 @@ def channel_style(channel: int | str) -> tuple[str, str]:
     if isinstance(channel, str):
         return INK, ""
     return COLOURS[channel % len(COLOURS)], DASHES[channel % len(DASHES)]
+
+
+def stroke(colour: str, dash: str) -> str:
+    return f'stroke="{colour}" stroke-width="1.6"' + (f' stroke-dasharray="{dash}"' if dash else "")
 
 
 def opacity(probability: float | None) -> str:

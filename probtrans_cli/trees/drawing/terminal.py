@@ -73,7 +73,11 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -
         return ["(empty sentence)"]
     layout = Layout(drawing)
     heights, at = layout.levels, layout.ends
-    below = _below(drawing, ascii_only=ascii_only)
+    labels = [""] * len(words)
+    if len({arc.dependent for arc in drawing.arcs}) == len(drawing.arcs):  # else it is not clear whose they are
+        for arc in drawing.arcs:
+            labels[arc.dependent - 1] = arc.label(ascii_only=ascii_only)
+    below = [row for row in (labels, *zip_longest(*drawing.notes, fillvalue="")) if any(row)]
     roots = {arc.dependent for arc in drawing.arcs if arc.head == 0}
     cells = [
         max(len(at[i]), 4 if i + 1 in roots else 1, columns(word), *(columns(row[i]) for row in below))
@@ -145,20 +149,6 @@ def _bars(
 def _painted(text: str, span: Span, *, coloured: bool) -> str:
     colour = KIND_COLOURS.get(span.kind) if coloured else None
     return text if colour is None else colour + text + PLAIN
-
-
-def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
-    """The rows below the words, where there is something in them: labels of the words' arcs, then notes.
-
-    No labels where words have several arcs, as it would not be clear whose they are.
-    """
-    count = len(drawing.words)
-    labels = [""] * count
-    if len({arc.dependent for arc in drawing.arcs}) == len(drawing.arcs):
-        for arc in drawing.arcs:
-            labels[arc.dependent - 1] = arc.label(ascii_only=ascii_only)
-    rows = [labels, *(list(row) for row in zip_longest(*drawing.notes, fillvalue=""))]
-    return [row for row in rows if any(row)]
 
 
 def _indented(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> list[str]:
