@@ -358,7 +358,7 @@ def _task_scores(
     # None, said on stderr, where only the trees of a corpus, those of ``reading``, can be scored.
     if splitter is not None:
         return splitter.scores(corpus)
-    column = model.recipe.task.chosen_column
+    column = model.recipe.task.facts.chosen_column
     if column is not None and not corpus.has(column):
         if predictor.doubt:
             raise DataError(f"{title}: has no gold labels to score probabilities by", hint="leave out --uncertainty")

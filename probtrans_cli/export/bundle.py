@@ -175,7 +175,7 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
         if model.network.features is not None:
             hint = "train without them, or choose --format safetensors"
             raise UsageError("data.vocabulary.features have no form in the graph of a language model", hint=hint)
-    if (untraceable := model.recipe.task.untraceable) is not None:
+    if (untraceable := model.recipe.task.facts.untraceable) is not None:
         option, instead = untraceable
         hint = f"train with task.{instead}, or choose --format safetensors"
         raise UsageError(f"task.{option} has no form in a graph", hint=hint)

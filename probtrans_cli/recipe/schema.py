@@ -107,11 +107,11 @@ class Recipe(Section):
     @property
     def without_moments(self) -> list[str]:
         """The options for which means and variances cannot go through the network; empty where they can."""
-        options = [*self.model.facts.without_moments]
-        if self.task.without_moments is not None:
-            options.append(f"`task.{self.task.without_moments}`")
-        bayes = self.model.facts.variational
-        if bayes is not None and bayes.words and self.task.tied:
+        model, task = self.model.facts, self.task.facts
+        options = [*model.without_moments]
+        if task.without_moments is not None:
+            options.append(f"`task.{task.without_moments}`")
+        if model.variational is not None and model.variational.words and task.tied:
             options.append("uncertain word vectors that are also the output layer")
         return options
 
@@ -248,8 +248,8 @@ def _training(recipe: Recipe) -> Iterator[Inconsistency]:
         return
     if model.init_from is None:
         yield ("train", "probe"), "a probe reads a trained encoder: name it with model.init_from or --init-from"
-    if recipe.task.not_linear is not None:
-        path, reason = recipe.task.not_linear
+    if (not_linear := recipe.task.facts.not_linear) is not None:
+        path, reason = not_linear
         yield ("task", *path), reason
     if optim.ternary_penalty.weight > 0.0:
         yield penalty, "a probe leaves the ternary scores as they are: set this to 0"

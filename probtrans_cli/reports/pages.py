@@ -60,7 +60,7 @@ def write_report(run: Path, recipe: Recipe) -> None:
     body = "".join(f"<section><h2>{escape(title)}</h2>\n{part}</section>\n" for title, part in sections.items() if part)
     code = ended.get("exit")
     outcome = "finished" if code == 0 else f"exit code {code}: {ended.get('reason')}" if ended else "not finished"
-    column = recipe.task.chosen_column
+    column = recipe.task.facts.chosen_column
     facts = {
         "how it ended": visible(outcome, longest=300),
         "task": " ".join(filter(None, [recipe.task.kind, column])),
