@@ -103,11 +103,6 @@ class Facts:
         """The size of a word's unary scores."""
         return self.in_width or self.width
 
-    @property
-    def sentence_width(self) -> int:
-        """The size of a sentence's representation."""
-        return self.root_width or self.width
-
 
 class ModelSection(KindSection):
     """The options of an encoder. A kind has a field ``kind`` with one value, and fields or properties for the rest."""
@@ -157,10 +152,6 @@ class ModelSection(KindSection):
     def resolved(self) -> Self:
         """The same section with every automatic value (``null``) filled in."""
         return self
-
-    def inconsistencies(self) -> Iterable[Inconsistency]:
-        """Check the section by itself: each wrong key's path within the section, with the reason."""
-        return ()
 
     def inconsistencies_with(self, vocabulary: VocabularySection) -> Iterable[Inconsistency]:
         """Check the section against the vocabulary: each wrong key's path within the section, with the reason."""

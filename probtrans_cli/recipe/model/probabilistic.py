@@ -29,9 +29,6 @@ from probtrans_cli.recipe.model.base import MODELS, Facts, Growth, ModelSection,
 class FactorSection(KindSection):
     """A further factor of the field."""
 
-    def inconsistencies(self) -> Iterator[Inconsistency]:
-        yield from ()
-
 
 FACTORS: Kinds[FactorSection] = Kinds("factor")
 """The kinds of `model.factors`."""
@@ -484,7 +481,8 @@ class ProbabilisticTransformer(ModelSection):
             weight = weight.model_copy(update={"heads": heads})
         return self.model_copy(update={"message_weight": weight})
 
-    def _sizes(self) -> Iterator[Inconsistency]:
+    def inconsistencies(self) -> Iterator[Inconsistency]:
+        # The number of parameters of each part.
         d, channels, features = self.labels, self.channels, self.globals
         buckets = 1 if self.distance is None else (self.distance + 1) * (1 if self.causal else 2)
         sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d // self.label_variables, d)}
@@ -496,10 +494,7 @@ class ProbabilisticTransformer(ModelSection):
         times = (1 if self.share_potentials else self.iterations) + self.readout_potentials
         for part, numbers in sizes.items():
             yield from too_large((part,), times * numbers)
-
-    def inconsistencies(self) -> Iterator[Inconsistency]:
-        yield from self._sizes()
-        features = self.globals
+        # Options that do not go together.
         if not self.decomposition.has_buckets and self.distance is not None:
             reason = f"`{self.decomposition.kind}` knows every distance by itself: set this to null or leave it out"
             yield ("distance",), reason
