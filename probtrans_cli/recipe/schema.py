@@ -77,23 +77,6 @@ class Recipe(Section):
         return self
 
     @property
-    def idle_sections(self) -> list[tuple[str, str]]:
-        """The sections that nothing reads in this recipe, and that have their default values."""
-        formats = {row.options: row.options == FORMATS[self.data.format].options for row in FORMATS.values()}
-        idle = {("data", options): not used for options, used in formats.items() if options is not None}
-        idle |= {
-            ("data", "select"): True,
-            ("optim", "ivon"): self.optim.posterior is None,
-            ("optim", "ternary_penalty"): self.optim.ternary_penalty.weight == 0.0,
-        }
-        left_out = {"data": Data.model_fields, "optim": Optim.model_fields}
-        return [
-            (part, key)
-            for (part, key), unread in idle.items()
-            if unread and getattr(getattr(self, part), key) == left_out[part][key].default
-        ]
-
-    @property
     def scores_trees(self) -> bool:
         """Whether a training scores and draws the trees of its model, where it has arcs."""
         return self.task.has_trees if self.eval.trees is None else self.eval.trees
