@@ -165,7 +165,7 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
     done = job.done()
     for number in _changed(job, blocks, done.intersection(share)):
         console.log(f"block {number} is done again: {blocks[number - 1]} has changed since")
-        job.forget(number)
+        job.marker(number).unlink(missing_ok=True)
         done.remove(number)
     missing = [number for number in share if number not in done]
     failed: list[int] = []

@@ -25,7 +25,7 @@ from probtrans_cli.recipe.model import ModelSection, Transformer
 from probtrans_cli.recipe.model.transformer import AbsolutePositions
 from probtrans_cli.recipe.reference import takes
 from probtrans_cli.recipe.yaml import Document, Fault, Key
-from probtrans_cli.text import from_json, printable
+from probtrans_cli.text import from_json, printable, printable_json
 
 CONFIG = "config.json"
 ACTIVATIONS = {"gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
@@ -91,14 +91,15 @@ class FolderConfig(BaseModel):
         for key, usual in self.usual.items():
             if (value := getattr(self, key)) not in (usual, None):
                 only = f"{value!r} is unsupported; only {usual!r} is read"
-                yield f"{key}: {only if isinstance(usual, str) else f'{_shown(value)} is unsupported'}"
+                yield f"{key}: {only if isinstance(usual, str) else f'{printable_json(value, 60)} is unsupported'}"
         width, heads = getattr(self, of_width), getattr(self, of_heads)
         if width % heads:
             yield f"{of_width}: {width} is not a multiple of {of_heads} {heads}"
         for key, neutral in _NEUTRAL.items():
             value = content.get(key)
             if value is not None and not any(value == it and type(value) is type(it) for it in neutral):
-                yield f"{key}: {_shown(value)} is unsupported: {_WHY.get(key, f'{self.name} has no such option')}"
+                why = _WHY.get(key, f"{self.name} has no such option")
+                yield f"{key}: {printable_json(value, 60)} is unsupported: {why}"
         for key, size in self.derived().items():
             value = content.get(key)
             if value is not None and value != size:
@@ -187,11 +188,6 @@ class Gpt2Config(FolderConfig):
 C = TypeVar("C", bound=FolderConfig)
 
 
-def is_gpt2(content: Mapping[str, Any]) -> bool:
-    """Return whether a config.json is that of a GPT-2."""
-    return content.get("model_type") == "gpt2"
-
-
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the content of `config.json`."""
     path = folder / CONFIG
@@ -227,17 +223,14 @@ def read_shape(content: Mapping[str, Any], path: Path, form: type[C]) -> C:
             key, value = str(detail["loc"][0]), detail["input"]
             huge = isinstance(value, int) and abs(value) >= 2**31
             finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
-            faults.append(f"{key}: found {_shown(value)}, wanted {takes(schema[key], every_bound=huge)}{finite}")
+            wanted = takes(schema[key], every_bound=huge)
+            faults.append(f"{key}: found {printable_json(value, 60)}, wanted {wanted}{finite}")
     else:
         faults += config.unsupported(content)
         if not faults:
             return config
     hint = f"only plain {form.name} {'encoders' if form is BertConfig else 'models'} are read"
     raise CheckpointError("\n".join(f"{path}: {fault}" for fault in faults), hint=hint)
-
-
-def _shown(value: Any) -> str:
-    return printable(json.dumps(value, ensure_ascii=False), 60)
 
 
 def read_json(path: Path) -> Any:
@@ -334,7 +327,7 @@ def _section_of(name: str) -> Transformer:
         get = f": run `{command}`" if (command := command_for(name)) else ""
         raise CheckpointError(f"there is no folder {name!r} (tried {tried}){get}")
     content = read_config(folder)
-    form = Gpt2Config if is_gpt2(content) else BertConfig
+    form = Gpt2Config if content.get("model_type") == "gpt2" else BertConfig
     config: FolderConfig = read_shape(content, folder / CONFIG, form)
     try:
         return config.section(pooler=True)
