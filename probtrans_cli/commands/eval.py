@@ -137,7 +137,9 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
         located = replace(request, checkpoint=str(folder))
         if not ranks.first:
             return _evaluate(located, ranks)
-        with lock.locked(lock.of_checkpoint(folder), request.checkpoint, hint="choose again when that has ended"):
+        in_run = folder.parent.name == "checkpoints"
+        file = lock.inside(folder.parent.parent) if in_run else lock.beside(folder)
+        with lock.locked(file, request.checkpoint, hint="choose again when that has ended"):
             return _evaluate(located, ranks)
 
 

@@ -130,7 +130,7 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
         graph.weights_as(getattr(torch, options.dtype))
     program = traced(graph, form.name)
     try:
-        with atomic.adding_folder(out.absolute()) as folder:
+        with atomic.writing_folder(out.absolute(), replace=False) as folder:
             form.save(graph, program, folder / form.file)
             if options.dtype == INT8:
                 assert form.quantise is not None, "the table of formats says which have it"

@@ -113,10 +113,6 @@ class Job:
         numbers = (int(marker[1]) for marker in map(_MARKER.fullmatch, names) if marker)
         return {number for number in numbers if self.result(number).name in names}
 
-    def about(self, number: int) -> dict[str, Any]:
-        """Return the content of a block's marker; nothing where there is none, or it is damaged."""
-        return json_object(self.marker(number))
-
     def require_own(self, number: int, part: Mapping[str, Any]) -> None:
         """Refuse a block that is done, but of another job, or of another ``part`` of the inputs than its marker says.
 
@@ -125,7 +121,7 @@ class Job:
         Raises:
             DataError: it is such a block; nothing is removed.
         """
-        about = self.about(number)
+        about = json_object(self.marker(number))
         expected = {"job": self.sum, **part}
         if key := next((key for key in expected if about and about.get(key) != expected[key]), None):
             problem = f"{self.result(number)}: of another job than that of {self.folder / JOB}"
