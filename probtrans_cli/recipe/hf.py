@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -64,6 +65,8 @@ class FolderConfig(BaseModel):
     """Keys of which one value alone is supported."""
     options: ClassVar[Mapping[str, str]]
     """The key of each option of a `model` section, with `rows` for those of its positions."""
+    derived: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Keys of related models, with the attribute that has the value of this model."""
     can_pool: ClassVar[bool] = False
     """Whether there are models of this kind with a pooler."""
 
@@ -77,10 +80,6 @@ class FolderConfig(BaseModel):
         values["std"] = values["std"] or 0.02
         preset = type(self).model_fields["model_type"].default
         return Transformer(kind="transformer", preset=preset, pooler=pooler and self.can_pool, **values)
-
-    def derived(self) -> Mapping[str, int]:
-        """Keys of related models, with the values that describe this model."""
-        return {}
 
     def unsupported(self, content: Mapping[str, Any]) -> Iterator[str]:
         """Yield the keys whose values no encoder here supports, with the reason."""
@@ -100,14 +99,14 @@ class FolderConfig(BaseModel):
             if value is not None and not any(value == it and type(value) is type(it) for it in neutral):
                 why = _WHY.get(key, f"{self.name} has no such option")
                 yield f"{key}: {printable_json(value, 60)} is unsupported: {why}"
-        for key, size in self.derived().items():
-            value = content.get(key)
+        for key, attribute in self.derived.items():
+            value, size = content.get(key), getattr(self, attribute)
             if value is not None and value != size:
                 yield f"{key}: {printable(repr(value), 60)} is unsupported; {self.name}'s is {size}"
 
     def unread(self, content: Mapping[str, Any]) -> list[str]:
         """Return the unknown keys."""
-        keys = {*type(self).model_fields, *_NEUTRAL, *self.derived()}
+        keys = {*type(self).model_fields, *_NEUTRAL, *self.derived}
         return [
             key for key, value in content.items() if key not in keys and value is not None and not _IDLE.fullmatch(key)
         ]
@@ -124,6 +123,10 @@ class BertConfig(FolderConfig):
         "activation": "hidden_act", "segments": "type_vocab_size", "dropout": "hidden_dropout_prob",
         "attention_dropout": "attention_probs_dropout_prob", "embedding_dropout": "hidden_dropout_prob",
         "std": "initializer_range",
+    }  # fmt: skip
+    derived: ClassVar = {
+        "embedding_size": "hidden_size", "num_hidden_groups": "num_hidden_layers", "attention_head_size": "head_size",
+        "num_key_value_heads": "num_attention_heads",
     }  # fmt: skip
     can_pool = True
 
@@ -145,10 +148,9 @@ class BertConfig(FolderConfig):
     add_cross_attention: bool = False
     position_embedding_type: str | None = "absolute"
 
-    def derived(self) -> Mapping[str, int]:
-        width, heads = self.hidden_size, self.num_attention_heads
-        of_heads = {"attention_head_size": width // heads, "num_key_value_heads": heads}
-        return {"embedding_size": width, "num_hidden_groups": self.num_hidden_layers, **of_heads}
+    @property
+    def head_size(self) -> int:
+        return self.hidden_size // self.num_attention_heads
 
 
 class Gpt2Config(FolderConfig):

@@ -89,7 +89,12 @@ class PredictOptions:
         """How answers are predicted, in a few words; None: as the recipe says."""
         if self.dropout_samples is not None:
             return f"dropout, {self.dropout_samples} samples"
-        return None if self.weights is None else way_of(self.weights).describe()
+        if self.weights is None:
+            return None
+        way = way_of(self.weights)
+        if way.kind == "mean":
+            return "mean weights"
+        return f"moments, {way.state}" if way.kind == "moments" else f"{way.samples} draws of the weights"
 
 
 AS_TRAINED = PredictOptions()

@@ -201,12 +201,6 @@ class WeightPredict(Section):
     samples: Annotated[int, Field(ge=1, le=MOST_DRAWS)] = 16
     """Number of draws of `samples`."""
 
-    def describe(self) -> str:
-        """Describe it in a few words."""
-        if self.kind == "mean":
-            return "mean weights"
-        return f"moments, {self.state}" if self.kind == "moments" else f"{self.samples} draws of the weights"
-
 
 Part = Literal["attention", "feed_forward", "output"]
 
