@@ -263,6 +263,8 @@ def _bayes(recipe: Recipe) -> Iterator[Inconsistency]:
         yield (*path, "layers"), "no weight is uncertain: name attention, feed_forward or output"
     if bayes.prior.kind == "start" and recipe.model.init_from is None:
         yield (*path, "prior", "kind"), "start is around given weights: name them with model.init_from"
+    if getattr(recipe.task, "sampled", None) is not None:
+        yield ("task", "sampled"), "with model.bayes, words are compared with the whole vocabulary: leave it out"
     if recipe.train.probe and "output" not in bayes.layers:
         yield (*path, "layers"), "a probe learns the output layer alone: name output"
     if recipe.runtime.compile:

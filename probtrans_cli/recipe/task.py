@@ -140,11 +140,6 @@ class PlainMasking(Masking):
     keep: Share = 0.0
 
 
-def _unsampled(sampled: int | None, recipe: Surroundings) -> Iterator[Inconsistency]:
-    if sampled is not None and recipe.model.facts.variational is not None:
-        yield ("task", "sampled"), "with model.bayes, words are compared with the whole vocabulary: leave it out"
-
-
 class WordPrediction(TaskSection):
     """What the tasks that predict hidden words share: masks and an output layer over the vocabulary."""
 
@@ -197,7 +192,6 @@ class WordPrediction(TaskSection):
             yield ("task", "word_weight"), reason
         if not self.tie_decoder and self.output != "bert":
             yield ("task", "tie_decoder"), "for `task.output: bert` only: leave it out"
-        yield from _unsampled(self.sampled, recipe)
         total = self.mlm.mask + self.mlm.random + self.mlm.keep
         if abs(total - 1.0) > 1e-6:
             yield ("task", "mlm", "keep"), f"mask, random and keep are {total:g} together, not 1"
@@ -264,7 +258,6 @@ class LanguageModel(TaskSection):
         return TaskFacts(tied=True, not_linear=(("output",), "a probe is linear, and words are tied: choose linear"))
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
-        yield from _unsampled(self.sampled, recipe)
         facts = recipe.model.facts
         features = getattr(recipe.data.vocabulary, "features", None)
         if features is not None and features.window:
