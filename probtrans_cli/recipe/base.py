@@ -76,8 +76,8 @@ class KindSection(Section):
     kind: str  # the name of the kind; each kind has a literal of one value
 
     def inconsistencies(self) -> Iterable[Inconsistency]:
-        """Check a model, a factor or a vocabulary by itself: each wrong key's path below the section, with the
-        reason."""
+        """Check a model, a task, a factor or a vocabulary by itself: each wrong key's path below the section, with
+        the reason."""
         return ()
 
 

@@ -70,6 +70,7 @@ class Recipe(Section):
             *below(("data", "vocabulary"), data.vocabulary.inconsistencies()),
             *below(("model",), model.inconsistencies()),
             *below(("model",), model.inconsistencies_with(data.vocabulary)),
+            *below(("task",), self.task.inconsistencies()),
             *self.task.inconsistencies_with(self),
         ]
         if faults:
