@@ -37,7 +37,7 @@ class Surroundings(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFacts:
-    """What a task has, made from its section."""
+    """What only some tasks have, made from the keys of a section; by default a task has none of it."""
 
     relation_column: str | None = None
     """The column of relations, which are scored without their subtypes; words without one are not scored."""
@@ -87,7 +87,7 @@ class TaskSection(KindSection):
 
     @property
     def facts(self) -> TaskFacts:
-        """What the task has, of what not every task has."""
+        """What this task has of that which only some tasks have."""
         return TaskFacts()
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterable[Inconsistency]:
