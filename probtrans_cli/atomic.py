@@ -219,23 +219,20 @@ def replace_folder(new: Path, folder: Path) -> None:
 
 
 @contextmanager
-def writing_folder(folder: Path) -> Iterator[Path]:
-    """Within: a new folder that takes the place of ``folder`` at the end; a failure leaves the old one."""
-    regular.refuse_others(folder, folder=True)
-    with folder_beside(folder) as new:
-        yield new
-        replace_folder(new, folder)
-
-
-@contextmanager
-def adding_folder(folder: Path) -> Iterator[Path]:
-    """Within: a new folder that gets the name ``folder`` at the end, where at most an empty folder is in its place.
+def writing_folder(folder: Path, *, replace: bool = True) -> Iterator[Path]:
+    """Within: a new folder that gets the name ``folder`` at the end. It takes the place of an old one, which a failure
+    leaves there; or, without ``replace``, that of an empty folder at most.
 
     Raises:
         FileExistsError: another process has put something there in the meantime; it stays as it is.
     """
+    if replace:
+        regular.refuse_others(folder, folder=True)
     with folder_beside(folder) as new:
         yield new
+        if replace:
+            replace_folder(new, folder)
+            return
         sync_folder(new)
         with suppress(OSError):
             folder.rmdir()  # POSIX would rename over an empty one, Windows would not

@@ -111,8 +111,18 @@ def write(
     if replace:
         refuse_link(folder)
     try:
-        with (atomic.writing_folder if replace else atomic.adding_folder)(folder) as new:
-            _fill(new, texts, tensors)
+        with atomic.writing_folder(folder, replace=replace) as new:
+            for name, text in texts.items():
+                (new / name).parent.mkdir(exist_ok=True)
+                (new / name).write_bytes(text.encode() if isinstance(text, str) else text)
+            for name, values in tensors.items():
+                (new / name).parent.mkdir(exist_ok=True)
+                contiguous = {key: value.detach().contiguous() for key, value in values.items()}
+                save_file(contiguous, new / name, metadata={"format": "pt"})  # without which some readers refuse it
+                (new / name).chmod((new / next(iter(texts))).stat().st_mode)  # not the private 0600 of its writer
+            names = sorted([*texts, *tensors])
+            sums = "".join(f"{hashlib.sha256((new / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+            (new / SUMS).write_text(sums)
             if finish is not None:
                 finish(new)
             if replace:
@@ -136,20 +146,6 @@ def store(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[s
     """Write a checkpoint of a training, unless somebody has moved the one of that name and left a link."""
     if not _is_elsewhere(folder):
         write(folder, texts, tensors)
-
-
-def _fill(new: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
-    for name, text in texts.items():
-        (new / name).parent.mkdir(exist_ok=True)
-        (new / name).write_bytes(text.encode() if isinstance(text, str) else text)
-    for name, values in tensors.items():
-        (new / name).parent.mkdir(exist_ok=True)
-        contiguous = {key: value.detach().contiguous() for key, value in values.items()}
-        save_file(contiguous, new / name, metadata={"format": "pt"})  # without which some readers refuse it
-        (new / name).chmod((new / next(iter(texts))).stat().st_mode)  # not the private 0600 of its writer
-    names = sorted([*texts, *tensors])
-    sums = "".join(f"{hashlib.sha256((new / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
-    (new / SUMS).write_text(sums)
 
 
 def refuse_link(folder: Path) -> None:

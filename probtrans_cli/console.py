@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import json
-import locale
 import os
 import select
 import sys
@@ -20,6 +19,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, TextIO
@@ -29,6 +29,7 @@ from probtrans_cli.folders import regular
 from probtrans_cli.text import columns, harmless
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
     from tqdm import tqdm
 
 SILENT, QUIET, NORMAL, VERBOSE = -1, 0, 1, 2
@@ -36,14 +37,14 @@ SECONDS_BETWEEN_LINES = 15.0  # of a long work
 WIDTH = 80  # columns of a report where there is no terminal
 
 
+@dataclass
 class Console:
     """State of the process's output: how much is printed, and which log file repeats it."""
 
-    def __init__(self) -> None:
-        self.level = NORMAL
-        self.file: TextIO | None = None
-        self.write: Callable[..., None] = print  # tqdm's, which writes above the bars, once there has been one
-        self.printed: set[str] = set()
+    level: int = NORMAL
+    file: TextIO | None = None
+    write: Callable[..., None] = print  # tqdm's, which writes above the bars, once there has been one
+    printed: set[str] = field(default_factory=set)
 
     def open_log(self, path: Path) -> None:
         """Repeat all further log lines, with the time of day, in the file ``path``."""
@@ -84,10 +85,6 @@ def once(message: str) -> None:
     if message not in STATE.printed:
         STATE.printed.add(message)
         log(message)
-
-
-def detail(message: str) -> None:
-    log(message, level=VERBOSE)
 
 
 def result(text: str) -> None:
@@ -161,16 +158,6 @@ def render(
         rule = " " + "─" * (sum(widths[index] + gap for index in part) - gap)
         lines += [drawn[0], rule, *drawn[1:]]
     return "\n".join(line.rstrip() for line in lines if line.strip()) + "\n"
-
-
-def shows_colours() -> bool:
-    """Return True if a terminal may get colours: not where `NO_COLOR` is set, nor where it has none."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-
-
-def shows_unicode() -> bool:
-    """Return True if a terminal may get more than ASCII: not where the locale has another encoding than UTF-8."""
-    return locale.getencoding().replace("-", "").lower() == "utf8"
 
 
 def _bar(**options: Any) -> tqdm[Any]:
@@ -259,39 +246,28 @@ def set_up() -> None:
             nowhere = os.open(os.devnull, mode)  # the lowest number that is free
             assert nowhere == descriptor, "the streams before it are open"
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(STDIN, closefd=False)))
-    results, logs = (io.BufferedWriter(_Stream(descriptor)) for descriptor in (STDOUT, STDERR))
+    results, logs = (io.BufferedWriter(_Stream(descriptor, "w", closefd=False)) for descriptor in (STDOUT, STDERR))
     sys.stdout = io.TextIOWrapper(results, encoding="utf-8", errors="strict", line_buffering=os.isatty(STDOUT))
     sys.stderr = io.TextIOWrapper(logs, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-class _Stream(io.RawIOBase):
+class _Stream(io.FileIO):
     """The end of a stream that writes to a descriptor, stdout or stderr."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self.descriptor
-
-    def isatty(self) -> bool:
-        return os.isatty(self.descriptor)
-
-    def write(self, data: object) -> int:
+    def write(self, data: ReadableBuffer) -> int:
+        descriptor = self.fileno()
         while True:
             try:
-                return os.write(self.descriptor, data)  # type: ignore[arg-type]
+                return os.write(descriptor, data)
             except BlockingIOError:  # another process has set the terminal so
-                select.select([], [self.descriptor], [])
+                select.select([], [descriptor], [])
             except OSError as error:
                 # What is still written goes nowhere: Python writes the rest of it when the process ends.
                 nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, self.descriptor)
+                os.dup2(nowhere, descriptor)
                 os.close(nowhere)
-                if self.descriptor == STDERR:
-                    return memoryview(data).nbytes  # type: ignore[arg-type]
+                if descriptor == STDERR:
+                    return memoryview(data).nbytes
                 if isinstance(error, BrokenPipeError):  # the reader has enough
                     raise
                 hint = "write to a file on another disk, or into a pipe"

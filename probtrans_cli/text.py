@@ -48,6 +48,11 @@ def printable(text: str, longest: int = 80) -> str:
     return "".join(character if character.isprintable() else escaped(character) for character in cut)
 
 
+def printable_json(value: Any, longest: int = 200) -> str:
+    """Return a value as JSON that is part of a message."""
+    return printable(json.dumps(value, ensure_ascii=False), longest)
+
+
 def harmless(text: str, *, keep: str = "\n", escape: Callable[[str], str] | None = None) -> str:
     """Return text of any length that is safe for a terminal: hidden characters as escapes, but for those of ``keep``.
 

@@ -32,7 +32,7 @@ def linear(outputs: int, sentence: Sentence | None = None) -> Callable[[Encoder]
     def make(encoder: Encoder) -> LinearOutput | SentenceOutput:
         if sentence is None:
             return LinearOutput(encoder.facts.width, outputs)
-        width = encoder.facts.sentence_width if sentence == "root" else encoder.facts.width
+        width = (encoder.facts.root_width if sentence == "root" else None) or encoder.facts.width
         return SentenceOutput(width, outputs, sentence)
 
     return make

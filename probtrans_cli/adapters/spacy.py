@@ -228,7 +228,7 @@ class Component:
         assert analysis.prediction is not None, "there is one"
         kind, prediction = self.model.task.answers.kind, analysis.prediction
         if kind == "tags" and "entities" not in prediction:
-            columns = {str(self.model.recipe.task.chosen_column): prediction["tags"]}
+            columns = {str(self.model.recipe.task.facts.chosen_column): prediction["tags"]}
         elif kind == "parses":
             columns = {column: prediction[column] for column in ("upos", "xpos", "feats") if column in prediction}
         else:

@@ -28,7 +28,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.streams import LARGEST_CHUNK, appearances, form_of, located, sentences_of
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, reason
 from probtrans_cli.folders import regular
-from probtrans_cli.folders.checkpoints import SUMS, locate
+from probtrans_cli.folders.checkpoints import SUMS, json_object, locate
 from probtrans_cli.folders.job import FAILED, JOB, Job
 from probtrans_cli.text import counted, first_of, printable
 from probtrans_cli.trained.formats import FORMATS
@@ -166,7 +166,7 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
     of_share = sorted(done.intersection(share))
     for number in [number for number in of_share if not is_current(job, number, blocks[number - 1])]:
         console.log(f"block {number} is done again: {blocks[number - 1]} has changed since")
-        job.forget(number)
+        job.marker(number).unlink(missing_ok=True)
         done.remove(number)
     missing = [number for number in share if number not in done]
     failed: list[int] = []
@@ -182,7 +182,7 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
         for number in _attempted(parsing or Parsing(request.parse), request, job, blocks, missing):
             work.advance(blocks[number - 1].size)
             if job.is_done(number):
-                about = job.about(number)
+                about = json_object(job.marker(number))
                 if WARNING in about and not unread["long"]:
                     console.log(str(about[WARNING]))
                 unread.update({name: about.get(name, 0) for name in COUNTS})
@@ -260,7 +260,7 @@ def is_current(job: Job, number: int, block: Block) -> bool:
     The time of the input is believed. Where it is another one, as of a copy, the bytes are compared.
     """
     job.require_own(number, part_of(block))
-    about = job.about(number)
+    about = json_object(job.marker(number))
     now = block.file
     if not about or now is None:
         return False

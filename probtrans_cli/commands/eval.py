@@ -137,7 +137,9 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
         located = replace(request, checkpoint=str(folder))
         if not ranks.first:
             return _evaluate(located, ranks)
-        with lock.locked(lock.of_checkpoint(folder), request.checkpoint, hint="choose again when that has ended"):
+        in_run = folder.parent.name == "checkpoints"
+        file = lock.inside(folder.parent.parent) if in_run else lock.beside(folder)
+        with lock.locked(file, request.checkpoint, hint="choose again when that has ended"):
             return _evaluate(located, ranks)
 
 
@@ -352,7 +354,7 @@ def _task_scores(
     # None, said on stderr, where only the trees of a corpus, those of ``reading``, can be scored.
     if splitter is not None:
         return splitter.scores(corpus)
-    column = model.recipe.task.chosen_column
+    column = model.recipe.task.facts.chosen_column
     if column is not None and not corpus.has(column):
         if predictor.doubt:
             raise DataError(f"{title}: has no gold labels to score probabilities by", hint="leave out --uncertainty")

@@ -71,7 +71,7 @@ def fetch(request: FetchRequest) -> list[dict[str, Any]]:
         files = []
         with stopped_at_once("while fetching", "the same command goes on: what is in place stays"):
             for path, state in corpus.place(options):
-                console.detail(f"{path}: {state}")
+                console.log(f"{path}: {state}", level=console.VERBOSE)
                 files.append({"path": str(path), "state": state})
         results.append({"name": corpus.name, "folder": str(options.folder), "files": files})
     return results

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import locale
+import os
 import re
 import sys
 from collections import Counter
@@ -110,10 +112,13 @@ class Parsing:
             },
         )  # fmt: skip
         self.parser = Parser(model, options, splitter=splitter)
+        # No colours where `NO_COLOR` is set or the terminal has none; ASCII where the locale has no UTF-8.
+        has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+        has_unicode = locale.getencoding().replace("-", "").lower() == "utf8"
         self.display = DisplayOptions(
             probability=request.probability, gold=request.gold, several=options.channel == "all" and options.trees,
-            coloured=on_terminal and form.colours and console.shows_colours(),
-            ascii_only=on_terminal and not console.shows_unicode(), title=f"Trees of {model.recipe.name}",
+            coloured=on_terminal and form.colours and has_colours,
+            ascii_only=on_terminal and not has_unicode, title=f"Trees of {model.recipe.name}",
         )  # fmt: skip
         self.skips = request.too_long == "skip"
         if request.too_long is None:

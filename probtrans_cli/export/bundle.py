@@ -149,7 +149,7 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
         report["temperature"] = temperature
     report |= described(model)
     try:
-        with atomic.adding_folder(out.absolute()) as folder:
+        with atomic.writing_folder(out.absolute(), replace=False) as folder:
             form.save(graph, program, folder / form.file)
             if options.dtype == INT8:
                 assert form.quantise is not None, "the table of formats says which have it"
@@ -196,7 +196,7 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
         if model.network.features is not None:
             hint = "train without them, or choose --format safetensors"
             raise UsageError("data.vocabulary.features have no form in the graph of a language model", hint=hint)
-    if (untraceable := model.recipe.task.untraceable) is not None:
+    if (untraceable := model.recipe.task.facts.untraceable) is not None:
         option, instead = untraceable
         hint = f"train with task.{instead}, or choose --format safetensors"
         raise UsageError(f"task.{option} has no form in a graph", hint=hint)

@@ -103,10 +103,8 @@ def locate(name: str, *, training: bool = False) -> Path:
     if not any_in(checkpoints):
         hint = f"train first: probtrans train RECIPE --run {base}"
         raise CheckpointError(f"{base}: there is no checkpoint in this folder", hint=hint)
-    if which == "best":
-        return best(checkpoints)
-    if which == "last":
-        return last(checkpoints, training=training)
+    if which in LINKS:
+        return linked(checkpoints, which, training=training and which == "last")
     there = dict(steps(checkpoints))
     if re.fullmatch(r"[0-9]{1,18}", which) and int(which) in there:
         return _absolute(there[int(which)])
@@ -141,44 +139,39 @@ def _installed() -> dict[str, Path]:
     return folders
 
 
-def last(checkpoints: Path, *, training: bool = False) -> Path:
-    """Return what the link `last` points at; where it is missing, the newest complete checkpoint."""
-    link = checkpoints / "last"
+def linked(checkpoints: Path, name: str, *, training: bool = False) -> Path:
+    """Return what the link `best` or `last` points at; where it is missing, the newest complete checkpoint, or, of
+    `best`, the best one by the state of that."""
+    link, run = checkpoints / name, checkpoints.parent
     if link.is_dir():
         return stands_for(link)
-    checkpoint = newest(checkpoints, training=training)
+    checkpoint, why = newest(checkpoints, training=training), "the newest complete checkpoint"
     if checkpoint is None:
-        raise _none_complete(checkpoints, training)
-    return _in_its_place(link, checkpoint, "the newest complete checkpoint")
-
-
-def best(checkpoints: Path) -> Path:
-    """Return what the link `best` points at; where it is missing, the best one by the state of the newest."""
-    link = checkpoints / "best"
-    if link.is_dir():
-        return stands_for(link)
-    latest = newest(checkpoints)
-    if latest is None:
-        raise _none_complete(checkpoints, training=False)
-    # The number of the best one is part of the state of every later one, and it alone has scores.
-    step = json_object(latest / STATE).get("best_step")
-    name: str | None = None
-    if link.is_symlink():
-        name = link.readlink().name
-    elif isinstance(step, int) and step > 0:
-        name = name_of(step)
-    else:
-        complete = [path for _, path in steps(checkpoints) if lacking(path) is None]
-        name = next((path.name for path in reversed(complete) if json_object(path / "eval.json")), None)
-    if name is None:
-        checkpoint, why = latest, "the newest complete checkpoint, as nothing says which is the best"
-    else:
-        checkpoint, why = checkpoints / name, "the best by what is stored with the checkpoints"
-    if lacking(checkpoint) is not None:
-        run, number = checkpoints.parent, steps(checkpoints)[-1][0]
-        hint = f"copy it again, or take another one, e.g. {run}@{number}; there are: {_names_of(checkpoints)}"
-        raise CheckpointError(f"{run}: its best checkpoint, {name}, is gone or not complete", hint=hint)
-    return _in_its_place(link, checkpoint, why)
+        faults = [f"{path.name} lacks {lacking(path, training=training)}" for _, path in reversed(steps(checkpoints))]
+        reasons = "; ".join(faults[:3]) or "there is no checkpoint"
+        hint = "copy the run again, or start another one"
+        raise CheckpointError(f"{run}: no complete checkpoint: {reasons}", hint=hint)
+    if name == "best":
+        # The number of the best one is part of the state of every later one, and it alone has scores.
+        step = json_object(checkpoint / STATE).get("best_step")
+        if link.is_symlink():
+            best: str | None = link.readlink().name
+        elif isinstance(step, int) and step > 0:
+            best = name_of(step)
+        else:
+            complete = [path for _, path in steps(checkpoints) if lacking(path) is None]
+            best = next((path.name for path in reversed(complete) if json_object(path / "eval.json")), None)
+        if best is None:
+            why += ", as nothing says which is the best"
+        else:
+            checkpoint, why = checkpoints / best, "the best by what is stored with the checkpoints"
+        if lacking(checkpoint) is not None:
+            number = steps(checkpoints)[-1][0]
+            hint = f"copy it again, or take another one, e.g. {run}@{number}; there are: {_names_of(checkpoints)}"
+            raise CheckpointError(f"{run}: its best checkpoint, {best}, is gone or not complete", hint=hint)
+    fault = f"points at {link.readlink()}, which is gone" if link.is_symlink() else "no such link"
+    console.log(f"{link}: {fault}; taking {checkpoint.name}, {why}")
+    return _absolute(checkpoint)
 
 
 def stands_for(link: Path) -> Path:
@@ -204,7 +197,7 @@ def link(folder: Path, name: str) -> None:
             hint = "allow writing there, then continue with --resume"
             full = "nothing saved before is lost: make room, then continue with --resume"
             raise unwritten(str(path), error, CheckpointError, hint=hint, full=full) from None
-        console.detail(f"{path}: no links here; the checkpoints themselves say which is the best")
+        console.log(f"{path}: no links here; the checkpoints themselves say which is the best", level=console.VERBOSE)
 
 
 def settle(checkpoints: Path) -> None:
@@ -236,22 +229,9 @@ def json_object(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _in_its_place(link: Path, checkpoint: Path, why: str) -> Path:
-    fault = f"points at {link.readlink()}, which is gone" if link.is_symlink() else "no such link"
-    console.log(f"{link}: {fault}; taking {checkpoint.name}, {why}")
-    return _absolute(checkpoint)
-
-
 def _names_of(checkpoints: Path) -> str:
     links = [link for link in LINKS if (checkpoints / link).is_dir()]
     return ", ".join([*links, *(str(step) for step, _ in steps(checkpoints))])
-
-
-def _none_complete(checkpoints: Path, training: bool) -> CheckpointError:
-    faults = [f"{path.name} lacks {lacking(path, training=training)}" for _, path in reversed(steps(checkpoints))]
-    reasons = "; ".join(faults[:3]) or "there is no checkpoint"
-    hint = "copy the run again, or start another one"
-    return CheckpointError(f"{checkpoints.parent}: no complete checkpoint: {reasons}", hint=hint)
 
 
 def _refuse_transformers(path: Path) -> None:

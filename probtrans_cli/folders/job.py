@@ -28,7 +28,7 @@ from probtrans_cli import atomic
 from probtrans_cli.errors import DataError, UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import json_object
-from probtrans_cli.text import from_json, printable
+from probtrans_cli.text import from_json, printable, printable_json
 
 JOB, BLOCKS, FAILED = "job.json", "blocks", "failed"
 _MARKER = re.compile(r"([0-9]{6,})\.done")
@@ -113,10 +113,6 @@ class Job:
         numbers = (int(marker[1]) for marker in map(_MARKER.fullmatch, names) if marker)
         return {number for number in numbers if self.result(number).name in names}
 
-    def about(self, number: int) -> dict[str, Any]:
-        """Return the content of a block's marker; nothing where there is none, or it is damaged."""
-        return json_object(self.marker(number))
-
     def require_own(self, number: int, part: Mapping[str, Any]) -> None:
         """Refuse a block that is done, but of another job, or of another ``part`` of the inputs than its marker says.
 
@@ -125,19 +121,15 @@ class Job:
         Raises:
             DataError: it is such a block; nothing is removed.
         """
-        about = self.about(number)
+        about = json_object(self.marker(number))
         expected = {"job": self.sum, **part}
         if key := next((key for key in expected if about and about.get(key) != expected[key]), None):
             problem = f"{self.result(number)}: of another job than that of {self.folder / JOB}"
             if key != "job":
-                values = f"{_shown(about.get(key))} there and {_shown(expected[key])} here"
+                values = f"{printable_json(about.get(key))} there and {printable_json(expected[key])} here"
                 problem = f"{self.marker(number)}: {key} is {values}"
             hint = f"give the job another folder; or move {self.marker(number)} away, and run it without --merge: "
             raise DataError(f"block {number}: {problem}", hint=f"{hint}it does this block again")
-
-    def forget(self, number: int) -> None:
-        with suppress(FileNotFoundError):
-            self.marker(number).unlink()
 
     @contextmanager
     def writing(self, number: int, about: Mapping[str, Any]) -> Iterator[TextIO]:
@@ -177,23 +169,21 @@ class Job:
     def content(self, number: int) -> Iterator[bytes]:
         """Yield the result of a block that is done, in pieces; raise a DataError if it is damaged, at its end."""
         digest = hashlib.sha256()
-        path = self.result(number)
+        path, marker = self.result(number), self.marker(number)
+        again = f"remove {marker}, and run the job again without --merge"
         try:
-            expected = from_json(regular.read_text(self.marker(number)))["sha256"]
+            expected = from_json(regular.read_text(marker))["sha256"]
             with regular.open_file(path) as file:
                 while piece := file.read(1 << 20):
                     digest.update(piece)
                     yield piece
         except OSError as error:
-            hint = self._remedy(number) if isinstance(error, FileNotFoundError) else "allow reading it"
+            hint = again if isinstance(error, FileNotFoundError) else "allow reading it"
             raise DataError(f"{path}: cannot be read: {reason(error)}", hint=hint) from None
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: cannot be read: {error}", hint=self._remedy(number)) from None
+            raise DataError(f"{path}: cannot be read: {error}", hint=again) from None
         if digest.hexdigest() != expected:
-            raise DataError(f"{path}: damaged: it is not what was written", hint=self._remedy(number))
-
-    def _remedy(self, number: int) -> str:
-        return f"remove {self.marker(number)}, and run the job again without --merge"
+            raise DataError(f"{path}: damaged: it is not what was written", hint=again)
 
 
 def _difference(there: Any, here: Mapping[str, Any]) -> str:
@@ -208,15 +198,11 @@ def _difference(there: Any, here: Mapping[str, Any]) -> str:
             name = next((name for name in {**old, **new} if old.get(name) != new.get(name)), None)
             if name is None:  # what is not there is null
                 continue
-            return f"{name} is {_shown(old.get(name))} there and {_shown(new.get(name))} here"
+            return f"{name} is {printable_json(old.get(name))} there and {printable_json(new.get(name))} here"
         if isinstance(old, list) and isinstance(new, list):
             both = zip(old, new, strict=False)
             number = next((i for i, pair in enumerate(both) if pair[0] != pair[1]), min(len(old), len(new)))
-            shown = [_shown(values[number]) if number < len(values) else "none" for values in (old, new)]
+            shown = [printable_json(values[number]) if number < len(values) else "none" for values in (old, new)]
             return f"number {number + 1} of {key} is {shown[0]} there and {shown[1]} here"
-        return f"{key} is {_shown(old)} there and {_shown(new)} here"
+        return f"{key} is {printable_json(old)} there and {printable_json(new)} here"
     return ""
-
-
-def _shown(value: Any) -> str:
-    return printable(json.dumps(value, ensure_ascii=False), 200)

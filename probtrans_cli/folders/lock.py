@@ -39,10 +39,6 @@ def beside(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}{NAME}")
 
 
-def of_checkpoint(folder: Path) -> Path:
-    return inside(folder.parent.parent) if folder.parent.name == "checkpoints" else beside(folder)
-
-
 @contextmanager
 def locked(file: Path, name: str, *, wait: bool = False, hint: str | None = None) -> Iterator[bool]:
     """Within: no other process has the same lock; or, where there are no locks, what is yielded is False.

@@ -211,7 +211,7 @@ def with_content_words(model: Model, splits: Mapping[str, Split], *, required: b
                 raise
             console.log(f"warning: task.tagger: {error}: the constraints are not scored")
             return dict(splits)
-        if tagger.recipe.task.chosen_column != "upos":
+        if tagger.recipe.task.facts.chosen_column != "upos":
             message = f"task.tagger: {section.tagger} predicts no upos"
             raise UsageError(message, hint="name a run of task.kind=tagging, column=upos")
     names = model.labels.get("upos", ())

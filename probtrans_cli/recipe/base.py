@@ -12,6 +12,7 @@ Imports no torch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -74,6 +75,11 @@ class KindSection(Section):
 
     kind: str  # the name of the kind; each kind has a literal of one value
 
+    def inconsistencies(self) -> Iterable[Inconsistency]:
+        """Check a model, a task, a factor or a vocabulary by itself: each wrong key's path below the section, with
+        the reason."""
+        return ()
+
 
 class InconsistentError(ValueError):
     """Values that are right by themselves but do not go together; ``faults`` pairs each key's path with the reason."""
@@ -89,35 +95,26 @@ GROUP = "probtrans.kinds"
 """The entry points of packages that add kinds."""
 
 
-class Table(Mapping[str, R], Generic[R]):
-    """Rows by name, in the order in which they were added; ``noun`` is what messages call a row."""
+class Table(dict[str, R]):
+    """Rows by name, in the order in which :meth:`enter` added them; ``noun`` is what messages call a row."""
 
     def __init__(self, noun: str) -> None:
+        super().__init__()
         self.noun = noun
-        self._rows: dict[str, R] = {}
-        self._built: list[type[BaseModel]] = []
-
-    def __getitem__(self, name: str) -> R:
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+        self.built: list[type[BaseModel]] = []
 
     def used_in(self, *sections: type[BaseModel]) -> None:
         """Name the sections whose schemas hold the table, the innermost first: they are built again when it grows."""
-        self._built += sections
+        self.built += sections
 
     def enter(self, name: str, row: R) -> None:
-        """Add a row."""
-        if self._rows.get(name, row) is not row:
+        """Add a row, and build the schemas that hold the table again."""
+        if self.get(name, row) is not row:
             raise ValueError(f"there is a {self.noun} {name!r} already")
-        self._rows[name] = row
-        for section in self._built:
+        self[name] = row
+        for section in self.built:
             section.model_rebuild(force=True)
-        for listener in CHANGED if self._built else ():
+        for listener in CHANGED if self.built else ():
             listener()
 
 
@@ -144,11 +141,12 @@ class Kinds(Table[type[S]]):
         return AllBut(self, "").__get_pydantic_core_schema__(source, handler)
 
 
+@dataclass(eq=False)
 class AllBut(Generic[S]):
     """All sections of a table but one: what a field of that section itself may hold."""
 
-    def __init__(self, table: Kinds[S], name: str) -> None:
-        self.table, self.name = table, name
+    table: Kinds[S]
+    name: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         sections = tuple(section for name, section in self.table.items() if name != self.name)

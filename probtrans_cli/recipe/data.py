@@ -94,7 +94,6 @@ class VocabularySection(KindSection):
         return getattr(self, "folder", None)
 
     def inconsistencies(self) -> Iterable[Inconsistency]:
-        """Check the section by itself: the path of each wrong key below this section, with the reason."""
         names, reason = self.beside_folder
         for name in names if self.read_from is not None else ():
             if getattr(self, name) != type(self).model_fields[name].default:

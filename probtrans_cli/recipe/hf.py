@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -25,7 +26,7 @@ from probtrans_cli.recipe.model import ModelSection, Transformer
 from probtrans_cli.recipe.model.transformer import AbsolutePositions
 from probtrans_cli.recipe.reference import takes
 from probtrans_cli.recipe.yaml import Document, Fault, Key
-from probtrans_cli.text import from_json, printable
+from probtrans_cli.text import from_json, printable, printable_json
 
 CONFIG = "config.json"
 ACTIVATIONS = {"gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
@@ -64,6 +65,8 @@ class FolderConfig(BaseModel):
     """Keys of which one value alone is supported."""
     options: ClassVar[Mapping[str, str]]
     """The key of each option of a `model` section, with `rows` for those of its positions."""
+    derived: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Keys of related models, with the attribute that has the value of this model."""
     can_pool: ClassVar[bool] = False
     """Whether there are models of this kind with a pooler."""
 
@@ -78,10 +81,6 @@ class FolderConfig(BaseModel):
         preset = type(self).model_fields["model_type"].default
         return Transformer(kind="transformer", preset=preset, pooler=pooler and self.can_pool, **values)
 
-    def derived(self) -> Mapping[str, int]:
-        """Keys of related models, with the values that describe this model."""
-        return {}
-
     def unsupported(self, content: Mapping[str, Any]) -> Iterator[str]:
         """Yield the keys whose values no encoder here supports, with the reason."""
         of_width, of_heads, of_activation = (self.options[option] for option in ("width", "heads", "activation"))
@@ -91,22 +90,23 @@ class FolderConfig(BaseModel):
         for key, usual in self.usual.items():
             if (value := getattr(self, key)) not in (usual, None):
                 only = f"{value!r} is unsupported; only {usual!r} is read"
-                yield f"{key}: {only if isinstance(usual, str) else f'{_shown(value)} is unsupported'}"
+                yield f"{key}: {only if isinstance(usual, str) else f'{printable_json(value, 60)} is unsupported'}"
         width, heads = getattr(self, of_width), getattr(self, of_heads)
         if width % heads:
             yield f"{of_width}: {width} is not a multiple of {of_heads} {heads}"
         for key, neutral in _NEUTRAL.items():
             value = content.get(key)
             if value is not None and not any(value == it and type(value) is type(it) for it in neutral):
-                yield f"{key}: {_shown(value)} is unsupported: {_WHY.get(key, f'{self.name} has no such option')}"
-        for key, size in self.derived().items():
-            value = content.get(key)
+                why = _WHY.get(key, f"{self.name} has no such option")
+                yield f"{key}: {printable_json(value, 60)} is unsupported: {why}"
+        for key, attribute in self.derived.items():
+            value, size = content.get(key), getattr(self, attribute)
             if value is not None and value != size:
                 yield f"{key}: {printable(repr(value), 60)} is unsupported; {self.name}'s is {size}"
 
     def unread(self, content: Mapping[str, Any]) -> list[str]:
         """Return the unknown keys."""
-        keys = {*type(self).model_fields, *_NEUTRAL, *self.derived()}
+        keys = {*type(self).model_fields, *_NEUTRAL, *self.derived}
         return [
             key for key, value in content.items() if key not in keys and value is not None and not _IDLE.fullmatch(key)
         ]
@@ -123,6 +123,10 @@ class BertConfig(FolderConfig):
         "activation": "hidden_act", "segments": "type_vocab_size", "dropout": "hidden_dropout_prob",
         "attention_dropout": "attention_probs_dropout_prob", "embedding_dropout": "hidden_dropout_prob",
         "std": "initializer_range",
+    }  # fmt: skip
+    derived: ClassVar = {
+        "embedding_size": "hidden_size", "num_hidden_groups": "num_hidden_layers", "attention_head_size": "head_size",
+        "num_key_value_heads": "num_attention_heads",
     }  # fmt: skip
     can_pool = True
 
@@ -144,10 +148,9 @@ class BertConfig(FolderConfig):
     add_cross_attention: bool = False
     position_embedding_type: str | None = "absolute"
 
-    def derived(self) -> Mapping[str, int]:
-        width, heads = self.hidden_size, self.num_attention_heads
-        of_heads = {"attention_head_size": width // heads, "num_key_value_heads": heads}
-        return {"embedding_size": width, "num_hidden_groups": self.num_hidden_layers, **of_heads}
+    @property
+    def head_size(self) -> int:
+        return self.hidden_size // self.num_attention_heads
 
 
 class Gpt2Config(FolderConfig):
@@ -187,11 +190,6 @@ class Gpt2Config(FolderConfig):
 C = TypeVar("C", bound=FolderConfig)
 
 
-def is_gpt2(content: Mapping[str, Any]) -> bool:
-    """Return whether a config.json is that of a GPT-2."""
-    return content.get("model_type") == "gpt2"
-
-
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the content of `config.json`."""
     path = folder / CONFIG
@@ -227,17 +225,14 @@ def read_shape(content: Mapping[str, Any], path: Path, form: type[C]) -> C:
             key, value = str(detail["loc"][0]), detail["input"]
             huge = isinstance(value, int) and abs(value) >= 2**31
             finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
-            faults.append(f"{key}: found {_shown(value)}, wanted {takes(schema[key], every_bound=huge)}{finite}")
+            wanted = takes(schema[key], every_bound=huge)
+            faults.append(f"{key}: found {printable_json(value, 60)}, wanted {wanted}{finite}")
     else:
         faults += config.unsupported(content)
         if not faults:
             return config
     hint = f"only plain {form.name} {'encoders' if form is BertConfig else 'models'} are read"
     raise CheckpointError("\n".join(f"{path}: {fault}" for fault in faults), hint=hint)
-
-
-def _shown(value: Any) -> str:
-    return printable(json.dumps(value, ensure_ascii=False), 60)
 
 
 def read_json(path: Path) -> Any:
@@ -334,7 +329,7 @@ def _section_of(name: str) -> Transformer:
         get = f": run `{command}`" if (command := command_for(name)) else ""
         raise CheckpointError(f"there is no folder {name!r} (tried {tried}){get}")
     content = read_config(folder)
-    form = Gpt2Config if is_gpt2(content) else BertConfig
+    form = Gpt2Config if content.get("model_type") == "gpt2" else BertConfig
     config: FolderConfig = read_shape(content, folder / CONFIG, form)
     try:
         return config.section(pooler=True)

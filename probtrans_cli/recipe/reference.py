@@ -65,6 +65,7 @@ def root() -> Schema:
 
 
 def _describe(schema: dict[str, Any]) -> None:
+    """Make the docstring behind each key its description."""
     classes: list[type[Section]] = [Section]
     for section in classes:
         classes += section.__subclasses__()
@@ -179,12 +180,8 @@ def _either(words: Sequence[str]) -> str:
 # --- the reference ----------------------------------------------------------------------------------------------------
 
 
-def reference_markdown() -> str:
-    """Write the recipe reference: one Markdown table for each section, and one for each kind of a section."""
-    return "\n\n".join(_tables(root(), (), "Keys at the top level.")) + "\n"
-
-
 def _tables(schema: Schema, path: tuple[str, ...], meaning: str) -> Iterator[str]:
+    """Yield a Markdown table for each section of a key, one for each of its kinds, and those of the keys below."""
     for kind, section in kinds(schema).items():
         title = f"`{'.'.join(path)}`" if path else "Recipe"
         about = section.get("description", "") if path else meaning
@@ -220,7 +217,8 @@ def rewritten(path: Path) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise UsageError(f"{path} has no place for the recipe reference", hint=f"add two lines: {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{reference_markdown()}{END}{after}"
+    tables = "\n\n".join(_tables(root(), (), "Keys at the top level."))
+    return f"{before}{BEGIN}\n{tables}\n{END}{after}"
 
 
 def main(arguments: Sequence[str]) -> None:

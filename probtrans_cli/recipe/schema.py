@@ -70,28 +70,12 @@ class Recipe(Section):
             *below(("data", "vocabulary"), data.vocabulary.inconsistencies()),
             *below(("model",), model.inconsistencies()),
             *below(("model",), model.inconsistencies_with(data.vocabulary)),
+            *below(("task",), self.task.inconsistencies()),
             *self.task.inconsistencies_with(self),
         ]
         if faults:
             raise InconsistentError(faults)
         return self
-
-    @property
-    def idle_sections(self) -> list[tuple[str, str]]:
-        """The sections that nothing reads in this recipe, and that have their default values."""
-        formats = {row.options: row.options == FORMATS[self.data.format].options for row in FORMATS.values()}
-        idle = {("data", options): not used for options, used in formats.items() if options is not None}
-        idle |= {
-            ("data", "select"): True,
-            ("optim", "ivon"): self.optim.posterior is None,
-            ("optim", "ternary_penalty"): self.optim.ternary_penalty.weight == 0.0,
-        }
-        left_out = {"data": Data.model_fields, "optim": Optim.model_fields}
-        return [
-            (part, key)
-            for (part, key), unread in idle.items()
-            if unread and getattr(getattr(self, part), key) == left_out[part][key].default
-        ]
 
     @property
     def scores_trees(self) -> bool:
@@ -107,11 +91,11 @@ class Recipe(Section):
     @property
     def without_moments(self) -> list[str]:
         """The options for which means and variances cannot go through the network; empty where they can."""
-        options = [*self.model.facts.without_moments]
-        if self.task.without_moments is not None:
-            options.append(f"`task.{self.task.without_moments}`")
-        bayes = self.model.facts.variational
-        if bayes is not None and bayes.words and self.task.tied:
+        model, task = self.model.facts, self.task.facts
+        options = [*model.without_moments]
+        if task.without_moments is not None:
+            options.append(f"`task.{task.without_moments}`")
+        if model.variational is not None and model.variational.words and task.tied:
             options.append("uncertain word vectors that are also the output layer")
         return options
 
@@ -248,8 +232,8 @@ def _training(recipe: Recipe) -> Iterator[Inconsistency]:
         return
     if model.init_from is None:
         yield ("train", "probe"), "a probe reads a trained encoder: name it with model.init_from or --init-from"
-    if recipe.task.not_linear is not None:
-        path, reason = recipe.task.not_linear
+    if (not_linear := recipe.task.facts.not_linear) is not None:
+        path, reason = not_linear
         yield ("task", *path), reason
     if optim.ternary_penalty.weight > 0.0:
         yield penalty, "a probe leaves the ternary scores as they are: set this to 0"
@@ -280,6 +264,8 @@ def _bayes(recipe: Recipe) -> Iterator[Inconsistency]:
         yield (*path, "layers"), "no weight is uncertain: name attention, feed_forward or output"
     if bayes.prior.kind == "start" and recipe.model.init_from is None:
         yield (*path, "prior", "kind"), "start is around given weights: name them with model.init_from"
+    if getattr(recipe.task, "sampled", None) is not None:
+        yield ("task", "sampled"), "with model.bayes, words are compared with the whole vocabulary: leave it out"
     if recipe.train.probe and "output" not in bayes.layers:
         yield (*path, "layers"), "a probe learns the output layer alone: name output"
     if recipe.runtime.compile:

@@ -23,6 +23,7 @@ from probtrans_cli.corpora import CORPORA
 from probtrans_cli.errors import UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import load_outside
+from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.faults import apply_override, choose_kinds, drop_removed, error_of, faults_of, shown
 from probtrans_cli.recipe.hf import expand
 from probtrans_cli.recipe.reference import root
@@ -82,15 +83,14 @@ def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
         return []
     for number, override in enumerate(overrides, start=1):
         apply_override(document, override, number)
-
-    def texts(value: Any) -> Iterator[str]:
+    texts, values = [], [document.content]
+    while values:  # in the order of the file
+        value = values.pop()
         if isinstance(value, str):
-            yield value
+            texts.append(value)
         elif isinstance(value, dict | list):
-            for part in value.values() if isinstance(value, dict) else value:
-                yield from texts(part)
-
-    return list(texts(document.content))
+            values += reversed(list(value.values()) if isinstance(value, dict) else value)
+    return texts
 
 
 def _content(path: Path, source: str | None = None) -> bytes:
@@ -210,11 +210,20 @@ def _validated(document: Document) -> Recipe:
 
 
 def dump_recipe(recipe: Recipe, header: Sequence[str] = (), *, complete: bool = True) -> str:
-    """Write the YAML text of a recipe as it stands; reading it again gives an equal recipe."""
+    """Write the YAML text of a recipe as it stands; reading it again gives an equal recipe. One that is not
+    ``complete`` lacks the sections that nothing reads in it, where they have their default values."""
     comments = [line for text in header for line in (text.splitlines() or [""])]
     written: dict[str, Any] = recipe.model_dump(mode="python", by_alias=True)
-    for part, key in () if complete else recipe.idle_sections:
-        del written[part][key]
+    if not complete:
+        of_format, optim = FORMATS[recipe.data.format].options, recipe.optim
+        layouts = {row.options for row in FORMATS.values() if row.options not in (None, of_format)}
+        idle = [("data", layout) for layout in layouts] + [("data", "select")]
+        idle += [("optim", "ivon")] if optim.posterior is None else []
+        idle += [("optim", "ternary_penalty")] if optim.ternary_penalty.weight == 0.0 else []
+        for part, key in idle:
+            section = getattr(recipe, part)
+            if getattr(section, key) == type(section).model_fields[key].default:
+                del written[part][key]
     return "".join(f"# {printable(line, 10_000)}".rstrip() + "\n" for line in comments) + write_tree(written)
 
 

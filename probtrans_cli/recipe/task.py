@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field
@@ -32,6 +33,24 @@ class Surroundings(Protocol):
 
     @property
     def model(self) -> ModelSection: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFacts:
+    """What only some tasks have, made from the keys of a section; by default a task has none of it."""
+
+    relation_column: str | None = None
+    """The column of relations, which are scored without their subtypes; words without one are not scored."""
+    chosen_column: str | None = None
+    """The column of the data that the recipe chose; None if there is no choice."""
+    not_linear: Inconsistency | None = None
+    """The key that makes its output layer more than linear, with what to write instead: a probe is linear."""
+    tied: bool = False
+    """Whether words are scored by the unary scores themselves."""
+    without_moments: str | None = None
+    """The option, as in a recipe, with which moments cannot go through the output layer; None if there is none."""
+    untraceable: tuple[str, str] | None = None
+    """The option that no exported graph can compute, and what to write instead; None if there is none."""
 
 
 class TaskSection(KindSection):
@@ -67,34 +86,9 @@ class TaskSection(KindSection):
         return ()
 
     @property
-    def relation_column(self) -> str | None:
-        """The column of relations, which are scored without their subtypes; words without one are not scored."""
-        return None
-
-    @property
-    def chosen_column(self) -> str | None:
-        """The column of the data that the recipe chose; None if there is no choice."""
-        return None
-
-    @property
-    def not_linear(self) -> Inconsistency | None:
-        """The key that makes its output layer more than linear, with what to write instead: a probe is linear."""
-        return None
-
-    @property
-    def tied(self) -> bool:
-        """Whether words are scored by the unary scores themselves."""
-        return False
-
-    @property
-    def without_moments(self) -> str | None:
-        """The option, as in a recipe, with which moments cannot go through the output layer; None if there is none."""
-        return None
-
-    @property
-    def untraceable(self) -> tuple[str, str] | None:
-        """The option that no exported graph can compute, and what to write instead; None if there is none."""
-        return None
+    def facts(self) -> TaskFacts:
+        """What this task has of that which only some tasks have."""
+        return TaskFacts()
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterable[Inconsistency]:
         """Check this section against the rest of the recipe: each wrong key's path from the top, with the reason."""
@@ -146,11 +140,6 @@ class PlainMasking(Masking):
     keep: Share = 0.0
 
 
-def _unsampled(sampled: int | None, recipe: Surroundings) -> Iterator[Inconsistency]:
-    if sampled is not None and recipe.model.facts.variational is not None:
-        yield ("task", "sampled"), "with model.bayes, words are compared with the whole vocabulary: leave it out"
-
-
 class WordPrediction(TaskSection):
     """What the tasks that predict hidden words share: masks and an output layer over the vocabulary."""
 
@@ -181,16 +170,15 @@ class WordPrediction(TaskSection):
     standard error over the draws)."""
 
     @property
-    def tied(self) -> bool:
-        return self.output == "tied" or (self.output == "bert" and self.tie_decoder)
-
-    @property
-    def not_linear(self) -> Inconsistency | None:
+    def facts(self) -> TaskFacts:
         reasons = {
             "tied": "tied scores are the words' own, which a probe leaves as they are: choose linear",
             "bert": "a probe is linear, and BERT's output has a layer before the words: choose linear",
         }
-        return (("output",), reasons[self.output]) if self.output in reasons else None
+        return TaskFacts(
+            tied=self.output == "tied" or (self.output == "bert" and self.tie_decoder),
+            not_linear=(("output",), reasons[self.output]) if self.output in reasons else None,
+        )
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         if self.output == "bert" and not recipe.model.facts.has_bert_output:
@@ -204,7 +192,6 @@ class WordPrediction(TaskSection):
             yield ("task", "word_weight"), reason
         if not self.tie_decoder and self.output != "bert":
             yield ("task", "tie_decoder"), "for `task.output: bert` only: leave it out"
-        yield from _unsampled(self.sampled, recipe)
         total = self.mlm.mask + self.mlm.random + self.mlm.keep
         if abs(total - 1.0) > 1e-6:
             yield ("task", "mlm", "keep"), f"mask, random and keep are {total:g} together, not 1"
@@ -265,28 +252,25 @@ class LanguageModel(TaskSection):
     """true: all words are learned and scored; false: not the first one of each text."""
 
     @property
-    def tied(self) -> bool:
-        return self.output == "tied"
-
-    @property
-    def not_linear(self) -> Inconsistency | None:
-        return (("output",), "a probe is linear, and words are tied: choose linear") if self.tied else None
+    def facts(self) -> TaskFacts:
+        if self.output != "tied":
+            return TaskFacts()
+        return TaskFacts(tied=True, not_linear=(("output",), "a probe is linear, and words are tied: choose linear"))
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
-        yield from _unsampled(self.sampled, recipe)
         facts = recipe.model.facts
         features = getattr(recipe.data.vocabulary, "features", None)
         if features is not None and features.window:
             reason = "features of later words would give them away: set this to 0"
             yield ("data", "vocabulary", "features", "window"), reason
-        if facts.has_head_variables and not self.tied:
+        if facts.has_head_variables and self.output != "tied":
             yield ("task", "output"), "the word is a variable of a probabilistic model: set this to tied"
         if self.readout == "exact" and not facts.has_head_variables:
             yield ("task", "readout"), "it is for `model.kind: probabilistic`: leave it out"
         elif self.readout == "mean-field" and facts.readout_sets > self.rounds:
             reason = f"fewer than model.readout_potentials: set it to {facts.readout_sets} or more"
             yield ("task", "rounds"), reason
-        if not self.word_bias and (facts.has_head_variables or not self.tied):
+        if not self.word_bias and (facts.has_head_variables or self.output != "tied"):
             yield ("task", "word_bias"), "only a transformer with `task.output: tied` can be without: leave it out"
         elif not self.word_bias and self.start_at_frequencies:
             yield ("task", "start_at_frequencies"), "there is no bias with `task.word_bias: false`: set this to false"
@@ -316,8 +300,8 @@ class Tagging(TaskSection):
         return (self.column,)
 
     @property
-    def chosen_column(self) -> str:
-        return self.column
+    def facts(self) -> TaskFacts:
+        return TaskFacts(chosen_column=self.column)
 
 
 @TASKS.add
@@ -443,16 +427,12 @@ class SemanticParsing(TaskSection):
         return tuple(column for column, source in sources.items() if source == "word")
 
     @property
-    def not_linear(self) -> Inconsistency | None:
-        if self.parent != "attention":
-            return None
-        return ("parent",), "a probe is linear, and attention is not: choose relative or absolute"
-
-    @property
-    def without_moments(self) -> str | None:
+    def facts(self) -> TaskFacts:
         if self.parent == "attention":
-            return "parent: attention"
-        return next((f"{key}: word" for key in ("category", "verb") if getattr(self, key) == "word"), None)
+            reason = "a probe is linear, and attention is not: choose relative or absolute"
+            return TaskFacts(not_linear=(("parent",), reason), without_moments="parent: attention")
+        of_words = [f"{key}: word" for key in ("category", "verb") if getattr(self, key) == "word"]
+        return TaskFacts(without_moments=next(iter(of_words), None))
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         if self.decode == "sentence" and (self.parent, self.category) != ("category", "word"):
@@ -486,7 +466,6 @@ class Parsing(TaskSection):
     may_be_cut = False
     may_be_divided = False
     shown_by = "-f tree"
-    not_linear: ClassVar = ("output",), "a probe is linear, and arcs are not: choose kind: tagging"
 
     kind: Literal["parsing"]
     output: Literal["heads", "biaffine"] = "biaffine"
@@ -533,17 +512,15 @@ class Parsing(TaskSection):
         return (self.relation_column, *self.tags)
 
     @property
-    def tied(self) -> bool:
-        return self.mlm > 0.0
-
-    @property
-    def without_moments(self) -> str:
-        return f"output: {self.output}"
-
-    @property
-    def untraceable(self) -> tuple[str, str] | None:
+    def facts(self) -> TaskFacts:
         is_tree = self.output == "biaffine" and self.heads == "tree"
-        return ("heads: tree", "heads=independent") if is_tree else None
+        return TaskFacts(
+            relation_column=self.relation_column,
+            not_linear=(("output",), "a probe is linear, and arcs are not: choose kind: tagging"),
+            tied=self.mlm > 0.0,
+            without_moments=f"output: {self.output}",
+            untraceable=("heads: tree", "heads=independent") if is_tree else None,
+        )
 
     def inconsistencies_with(self, recipe: Surroundings) -> Iterator[Inconsistency]:
         facts, path = recipe.model.facts, ("task", "output")

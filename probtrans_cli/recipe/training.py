@@ -45,11 +45,11 @@ class Schedule(KindSection):
     def drops_after(self) -> int | None:
         """Evaluations without a better dev score before the rate drops; None = it never drops, and no dev set is
         needed."""
-        return None
+        return getattr(self, "patience", None)
 
     def ends_at(self, rate: float) -> bool:
-        del rate
-        return False
+        """Return True if the training ends with this rate, which a drop has made."""
+        return rate < getattr(self, "min_lr", 0.0)
 
 
 SCHEDULES: Kinds[Schedule] = Kinds("schedule")
@@ -71,13 +71,6 @@ class PlateauSchedule(Schedule):
     def rate(self, lr: float, done: float, drops: int) -> float:
         del done
         return lr * self.factor**drops
-
-    @property
-    def drops_after(self) -> int | None:
-        return self.patience
-
-    def ends_at(self, rate: float) -> bool:
-        return rate < self.min_lr
 
 
 class _WarmedUp(Schedule):
@@ -228,10 +221,6 @@ class Train(Section):
     probe: bool = False
     """Train the output layer alone, which must be linear; the rest keeps the values of `model.init_from`, without
     dropout."""
-
-    @property
-    def frozen_stages(self) -> int:
-        return 0 if self.freeze is None else 1 if self.freeze == "embeddings" else 1 + self.freeze
 
 
 class Eval(Section):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from probtrans_cli.errors import CheckpointError, ProbtransError
 from probtrans_cli.folders import regular
-from probtrans_cli.folders.checkpoints import STATE, any_in, best, last
+from probtrans_cli.folders.checkpoints import STATE, any_in, linked
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_stored
 from probtrans_cli.reports.scores import flattened
@@ -76,7 +76,7 @@ def read_run(folder: str) -> Finished:
     try:
         scores = {split: flattened(stored[split]) | _baseline(stored[split]) for split in splits}
         parameters = int(_read(checkpoint / "config.json")["parameters"]["encoder"])
-        state = _read((last(run / "checkpoints") if run else checkpoint) / STATE)
+        state = _read((linked(run / "checkpoints", "last") if run else checkpoint) / STATE)
         seconds = float(state["seconds"]) if run and state else None
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         raise CheckpointError(f"{where}: its eval.json, config.json or state.json is not one of ours") from None
@@ -96,7 +96,7 @@ def _locate(path: Path) -> tuple[Path, Path | None]:
         checkpoints = path.resolve().parent
         if checkpoints.name != "checkpoints" or not any_in(checkpoints):
             return path, None
-        if best(checkpoints).resolve() != path.resolve():
+        if linked(checkpoints, "best").resolve() != path.resolve():
             raise CheckpointError(f"{where}: only the best checkpoint of its run has final scores")
         path = checkpoints.parent
     if not path.is_dir():
@@ -110,7 +110,7 @@ def _locate(path: Path) -> tuple[Path, Path | None]:
         raise CheckpointError(f"{where}: not a run folder: it has neither a recipe.yaml nor checkpoints")
     if not ended or not has_checkpoints:
         raise CheckpointError(f"{where}: not finished: it has no {'best checkpoint' if ended else 'exit.json'}")
-    return best(path / "checkpoints"), path
+    return linked(path / "checkpoints", "best"), path
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from probtrans_cli import atomic
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders import regular
-from probtrans_cli.folders.checkpoints import STATE, best, json_object, last
+from probtrans_cli.folders.checkpoints import STATE, json_object, linked
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.reports.charts import Curve, chart
 from probtrans_cli.reports.finished import read_metrics, speeds_of
@@ -43,7 +43,8 @@ ACCOUNT = ("masks", "perplexity_se")  # numbers that say how another one was mea
 def write_report(run: Path, recipe: Recipe) -> None:
     """Write `report.html` into a run folder, from the files that are in it."""
     metrics = list(read_metrics(run / "metrics.jsonl"))
-    stored, state, ended = _object(best, run, "eval.json"), _object(last, run, STATE), json_object(run / "exit.json")
+    stored, state = _object("best", run, "eval.json"), _object("last", run, STATE)
+    ended = json_object(run / "exit.json")
     scores = {split: stored[split] for split in SPLITS if isinstance(stored.get(split), dict) and stored[split]}
     try:
         text = regular.read_text(run / "recipe.yaml", "replace")
@@ -61,14 +62,14 @@ def write_report(run: Path, recipe: Recipe) -> None:
     body = "".join(f"<section><h2>{escape(title)}</h2>\n{part}</section>\n" for title, part in sections.items() if part)
     code = ended.get("exit")
     outcome = "finished" if code == 0 else f"exit code {code}: {ended.get('reason')}" if ended else "not finished"
-    column = recipe.task.chosen_column
+    column = recipe.task.facts.chosen_column
     facts = {
         "how it ended": visible(outcome, longest=300),
         "task": " ".join(filter(None, [recipe.task.kind, column])),
         "model": recipe.model.kind,
         "seed": str(recipe.seed),
     }
-    counted = _object(best, run, "config.json").get("parameters")
+    counted = _object("best", run, "config.json").get("parameters")
     if isinstance(counted, dict) and (parameters := _number(counted, "encoder")):
         facts["encoder parameters"] = f"{parameters:,}"
     if (step := _number(state, "step")) is not None:
@@ -84,9 +85,9 @@ def write_report(run: Path, recipe: Recipe) -> None:
     atomic.replace_text(run / NAME, page, synced=False)
 
 
-def _object(find: Callable[[Path], Path], run: Path, name: str) -> dict[str, Any]:
+def _object(link: str, run: Path, name: str) -> dict[str, Any]:
     try:
-        return json_object(find(run / "checkpoints") / name)
+        return json_object(linked(run / "checkpoints", link) / name)
     except CheckpointError:
         return {}
 

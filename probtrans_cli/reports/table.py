@@ -82,7 +82,7 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
 def _row(runs: Sequence[Finished]) -> dict[str, Any]:
     first = runs[0]
     data, task, model = first.recipe.data, first.recipe.task, first.recipe.model.kind
-    metric, column = task.metric, task.chosen_column
+    metric, column = task.metric, task.facts.chosen_column
     scores = {}
     for split in first.scores:
         over = mean_and_sd([run.scores for run in runs], split)

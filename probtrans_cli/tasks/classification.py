@@ -57,7 +57,7 @@ class SentenceClassification(Task):
     def output(self, encoder: Encoder) -> SentenceOutput:
         """Make a linear layer on what the recipe says, or on the root where there is one, else on `<cls>`."""
         facts, represents = encoder.facts, self.section.representation
-        width = facts.sentence_width if represents in ("root", "auto") else facts.width
+        width = (facts.root_width if represents in ("root", "auto") else None) or facts.width
         if represents == "auto":
             represents = "root" if facts.has_root else "cls"
         return self.layer(width, self.outputs, sentence=represents)

@@ -42,7 +42,7 @@ class CausalLanguageModelling(PredictedWords):
         elif not section.word_bias:
             words = TiedLinear(size, never=never, bias=False, scale=encoder.logit_scale)
         else:
-            words = WORD_OUTPUTS[section.output](encoder, size, never, tied=section.tied)
+            words = WORD_OUTPUTS[section.output](encoder, size, never, tied=section.facts.tied)
         if section.start_at_frequencies == "fixed":
             words.bias.requires_grad_(False)
         return words

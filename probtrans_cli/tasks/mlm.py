@@ -119,7 +119,7 @@ class MaskedLanguageModelling(PredictedWords):
         """Make the output layer that the recipe asks for: linear, the unary scores, or BERT's own. Of the first two
         padding and `<mask>` have no probability; BERT's is as `transformers` has it."""
         never = (self.vocabulary.PAD, self.vocabulary.MASK)
-        words = WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.tied)
+        words = WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.facts.tied)
         if isinstance(words, TiedLinear):
             words.scale /= self.section.word_weight
         return words

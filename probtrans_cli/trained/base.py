@@ -138,7 +138,7 @@ class ModelBase:
             feature_rows=0 if vocabulary.features is None else vocabulary.features.size,
             feature_window=0 if vocabulary.features is None else vocabulary.features.section.window,
             feature_rank=0 if vocabulary.features is None else vocabulary.features.section.rank or 0,
-            entries=entry_features(vocabulary) if recipe.task.tied else None,
+            entries=entry_features(vocabulary) if recipe.task.facts.tied else None,
             begins=vocabulary.begins,
             common=_commonness(vocabulary) if recipe.model.facts.counts_words else None,
             order_cues=recipe.model.facts.order_cues,

@@ -89,7 +89,12 @@ class PredictOptions:
         """How answers are predicted, in a few words; None: as the recipe says."""
         if self.dropout_samples is not None:
             return f"dropout, {self.dropout_samples} samples"
-        return None if self.weights is None else way_of(self.weights).describe()
+        if self.weights is None:
+            return None
+        way = way_of(self.weights)
+        if way.kind == "mean":
+            return "mean weights"
+        return f"moments, {way.state}" if way.kind == "moments" else f"{way.samples} draws of the weights"
 
 
 AS_TRAINED = PredictOptions()
@@ -419,10 +424,11 @@ def _require_questions(model: ModelBase, option: str) -> None:
 
 
 def _difference(left: ModelBase, right: ModelBase) -> str | None:
-    for name in ("kind", "chosen_column"):
-        mine, theirs = (getattr(model.recipe.task, name) for model in (left, right))
-        if mine != theirs:
-            return f"task.{name.removeprefix('chosen_')} is {mine} and {theirs}"
+    tasks = left.recipe.task, right.recipe.task
+    kinds, columns = [task.kind for task in tasks], [task.facts.chosen_column for task in tasks]
+    for name, values in (("kind", kinds), ("column", columns)):
+        if values[0] != values[1]:
+            return f"task.{name} is {values[0]} and {values[1]}"
     for column in sorted({*left.labels, *right.labels} & {*left.recipe.task.learned, *right.recipe.task.learned}):
         mine, theirs = list(left.labels.get(column, ())), list(right.labels.get(column, ()))
         if mine != theirs:

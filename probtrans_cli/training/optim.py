@@ -141,9 +141,11 @@ def freeze(section: Train, network: Network) -> None:
         network.requires_grad_(False)
         for parameter in learned:
             parameter.requires_grad_(True)
-    for stage in network.stages()[: section.frozen_stages]:
-        for parameter in stage:
-            parameter.requires_grad_(False)
+    if section.freeze is not None:
+        layers = 0 if section.freeze == "embeddings" else section.freeze
+        for stage in network.stages()[: 1 + layers]:  # the first one is the embeddings
+            for parameter in stage:
+                parameter.requires_grad_(False)
 
 
 def uncompiled(kind: type[Kind]) -> type[Kind]:

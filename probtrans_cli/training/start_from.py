@@ -34,7 +34,7 @@ from probtrans_cli.folders import find_folder
 from probtrans_cli.hf import Bert, read_bert, read_gpt2
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name, uncertain
 from probtrans_cli.models.outputs import BertWordOutput, SeveralOutputs
-from probtrans_cli.recipe.hf import AGAIN, CONFIG, computed, is_gpt2, read_config, written
+from probtrans_cli.recipe.hf import AGAIN, CONFIG, computed, read_config, written
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.tasks.base import OUTPUT, OutputRows
 from probtrans_cli.tasks.classification import POOLED
@@ -164,7 +164,7 @@ def _source(name: str, *, strict: bool) -> Source:
     folder = find_folder(name)
     # The oldest folders have no model_type; a checkpoint of ours has neither.
     content = read_config(folder) if (folder / CONFIG).exists() else {}
-    if is_gpt2(content):
+    if content.get("model_type") == "gpt2":
         gpt2 = read_gpt2(folder, strict=strict)
         words = _words_of_gpt2(folder, rows=len(gpt2.tensors["unary.weight"]))
         return Source(gpt2.section, gpt2.tensors, words, {}, None, gpt2.unexpected, gpt2.notes)

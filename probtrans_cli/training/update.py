@@ -238,7 +238,7 @@ def shapes_reported(network: nn.Module) -> Iterator[None]:
         if name not in reported:
             reported.add(name)
             into, out = (" ".join(_shapes(value)) or "-" for value in ((arguments, keywords), outputs))
-            console.detail(f"{name} ({type(module).__name__}): {into} -> {out}")
+            console.log(f"{name} ({type(module).__name__}): {into} -> {out}", level=console.VERBOSE)
 
     hooks = []
     if console.STATE.level >= console.VERBOSE:

@@ -333,7 +333,7 @@ def test_fixed_frequencies_stay_while_all_else_is_learned(section: Any, output: 
 def test_a_tied_language_model_learns() -> None:
     words = build_vocabulary(WordVocabulary(), SENTENCES)
     task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", output="tied"), words, {})
-    assert task.section.tied
+    assert task.section.facts.tied
     torch.manual_seed(0)
     model = Network(words.size, models.build({**SECTION, "output": "probabilities"}), task.output)
     optimizer, split = torch.optim.Adam(model.parameters(), lr=0.05), encoded(words)

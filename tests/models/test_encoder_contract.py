@@ -139,7 +139,7 @@ def test_shapes_and_latent_labels(kind: str, name: str) -> None:
     assert outputs["states"].shape == (b, n, d)
     assert outputs["arcs"].shape == (b, section.iterations, section.channels, n, n + further_columns(made))
     assert ("sentence" in outputs) == (facts.has_root or facts.has_pooler)
-    assert "sentence" not in outputs or outputs["sentence"].shape == (b, facts.sentence_width)
+    assert "sentence" not in outputs or outputs["sentence"].shape == (b, facts.root_width or facts.width)
     assert made.unary.weight.shape == (VOCABULARY, facts.unary_width)
     assert facts == section.facts
     if not facts.has_latent_labels:

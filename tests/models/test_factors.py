@@ -34,8 +34,8 @@ def _grandparents() -> Iterator[None]:
     """Add the kind from outside for this file alone: other tests look at the schema of recipes."""
     import_module("outside.grandparents")
     yield
-    del sys.modules["outside.grandparents"], SECTIONS._rows["grandparents"], FACTOR_KINDS._rows["grandparents"]
-    for section in SECTIONS._built:
+    del sys.modules["outside.grandparents"], SECTIONS["grandparents"], FACTOR_KINDS["grandparents"]
+    for section in SECTIONS.built:
         section.model_rebuild(force=True)
     for listener in base.CHANGED:
         listener()

@@ -11,8 +11,11 @@ from pydantic import ValidationError
 from small_recipes import FULL, SMALL, read, refused
 
 from probtrans_cli.recipe import faults
-from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.base import InconsistentError, KindSection
+from probtrans_cli.recipe.data import WordVocabulary
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.task import MaskedLanguageModel
 from probtrans_cli.recipe.yaml import LARGEST, scalar_value
 
 
@@ -215,6 +218,17 @@ def test_inconsistent_values_are_all_told() -> None:
     with pytest.raises(ValidationError, match=r"train\.patience: patience needs data\.dev"):
         Recipe.model_validate({**yaml.safe_load(SMALL), "train": {"patience": 2}, "data": {"train": "x"}})
     assert issubclass(InconsistentError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [(MaskedLanguageModel, "task"), (ProbabilisticTransformer, "model"), (WordVocabulary, "data.vocabulary")],
+)
+def test_a_kind_checks_its_own_keys(section: type[KindSection], key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/extending.md says of a task, an encoder and a vocabulary."""
+    monkeypatch.setattr(section, "inconsistencies", lambda self: [(("kind",), "not today")])
+    (fault,) = refused(SMALL)
+    assert fault.endswith(f"{key}.kind: not today")
 
 
 def test_many_faults_are_cut_short() -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from small_recipes import SMALL, read, refused
+from support import ROOT
 
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Stacked, Transformer
-from probtrans_cli.recipe.reference import every_key, reference_markdown
+from probtrans_cli.recipe.reference import every_key, rewritten
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe
 
@@ -103,7 +104,7 @@ def test_what_has_no_meaning_is_refused_by_name() -> None:
 
 
 def test_all_layers_of_the_lower_encoder_may_be_frozen() -> None:
-    assert read(SMALL, STACK, "model.init_from=x", "train.freeze=5").train.frozen_stages == 6
+    assert read(SMALL, STACK, "model.init_from=x", "train.freeze=5").train.freeze == 5
 
 
 def test_a_matrix_that_would_exhaust_the_machine_is_refused() -> None:
@@ -131,4 +132,4 @@ def test_the_reference_tells_of_an_encoders_keys_once() -> None:
     paths = {path for path, _ in every_key()}
     assert {("model", "lower"), ("model", "upper"), ("model", "labels")} <= paths
     assert not {path for path in paths if path[:2] == ("model", "lower") and len(path) > 2}
-    assert "#### `model`, `kind: stacked`" in reference_markdown()
+    assert "#### `model`, `kind: stacked`" in rewritten(ROOT / "docs" / "recipe-reference.md")

@@ -186,7 +186,7 @@ def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -
                 raise DataError(f"{shown}: plain text has no {column.upper()} column to learn tagging from", hint=hint)
             usable = [name for name, labels in prepared.labels.items() if labels and name != column and split.has(name)]
             hint = f"set task.column={usable[0]}" if usable else "give a tagged treebank, or train with task.kind mlm"
-            if recipe.task.chosen_column is None:
+            if recipe.task.facts.chosen_column is None:
                 hint = f"learn other columns than {column}, or give a treebank with it"
             raise DataError(f"{shown}: every {column.upper()} is `_`, so there is no tagging to learn", hint=hint)
 

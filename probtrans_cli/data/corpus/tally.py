@@ -356,7 +356,7 @@ def unlearned(
         names = [f"{label} ({count:,})" for label, count in counts.most_common()]
         unlabelled, fate = missed - counts.total(), "counted as wrong, left out of the loss"
         words = sum(ids.size for ids in split.columns(column))
-        if column == task.relation_column:
+        if column == task.facts.relation_column:
             fate = "left out of the loss, scored without subtypes"
             if unlabelled:
                 partly = sum(UNKNOWN in split.row("parents", index) for index in range(len(split)))

@@ -103,11 +103,6 @@ class Facts:
         """The size of a word's unary scores."""
         return self.in_width or self.width
 
-    @property
-    def sentence_width(self) -> int:
-        """The size of a sentence's representation."""
-        return self.root_width or self.width
-
 
 class ModelSection(KindSection):
     """The options of an encoder. A kind has a field ``kind`` with one value, and fields or properties for the rest."""
@@ -158,10 +153,6 @@ class ModelSection(KindSection):
         """The same section with every automatic value (``null``) filled in."""
         return self
 
-    def inconsistencies(self) -> Iterable[Inconsistency]:
-        """Check the section by itself: each wrong key's path within the section, with the reason."""
-        return ()
-
     def inconsistencies_with(self, vocabulary: VocabularySection) -> Iterable[Inconsistency]:
         """Check the section against the vocabulary: each wrong key's path within the section, with the reason."""
         del vocabulary
@@ -209,12 +200,6 @@ class WeightPredict(Section):
     """Covariances between words with `moments`: kronecker: one matrix over positions; diagonal: none."""
     samples: Annotated[int, Field(ge=1, le=MOST_DRAWS)] = 16
     """Number of draws of `samples`."""
-
-    def describe(self) -> str:
-        """Describe it in a few words."""
-        if self.kind == "mean":
-            return "mean weights"
-        return f"moments, {self.state}" if self.kind == "moments" else f"{self.samples} draws of the weights"
 
 
 Part = Literal["attention", "feed_forward", "output"]

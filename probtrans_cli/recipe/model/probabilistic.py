@@ -29,9 +29,6 @@ from probtrans_cli.recipe.model.base import MODELS, Facts, Growth, ModelSection,
 class FactorSection(KindSection):
     """A further factor of the field."""
 
-    def inconsistencies(self) -> Iterator[Inconsistency]:
-        yield from ()
-
 
 FACTORS: Kinds[FactorSection] = Kinds("factor")
 """The kinds of `model.factors`."""
@@ -484,7 +481,8 @@ class ProbabilisticTransformer(ModelSection):
             weight = weight.model_copy(update={"heads": heads})
         return self.model_copy(update={"message_weight": weight})
 
-    def _sizes(self) -> Iterator[Inconsistency]:
+    def inconsistencies(self) -> Iterator[Inconsistency]:
+        # The number of parameters of each part.
         d, channels, features = self.labels, self.channels, self.globals
         buckets = 1 if self.distance is None else (self.distance + 1) * (1 if self.causal else 2)
         sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d // self.label_variables, d)}
@@ -496,10 +494,7 @@ class ProbabilisticTransformer(ModelSection):
         times = (1 if self.share_potentials else self.iterations) + self.readout_potentials
         for part, numbers in sizes.items():
             yield from too_large((part,), times * numbers)
-
-    def inconsistencies(self) -> Iterator[Inconsistency]:
-        yield from self._sizes()
-        features = self.globals
+        # Options that do not go together.
         if not self.decomposition.has_buckets and self.distance is not None:
             reason = f"`{self.decomposition.kind}` knows every distance by itself: set this to null or leave it out"
             yield ("distance",), reason
@@ -528,7 +523,6 @@ class ProbabilisticTransformer(ModelSection):
         for number, factor in enumerate(self.factors):
             yield from below(("factors", str(number)), factor.inconsistencies())
         yield from self._causal_inconsistencies()
-        yield from self._variables_that_do_not_fit()
         yield from self._unscaled()
         if self.head_bias is not None:
             faults = self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
@@ -570,28 +564,27 @@ class ProbabilisticTransformer(ModelSection):
         return None
 
     def _causal_inconsistencies(self) -> Iterator[Inconsistency]:
-        if not self.causal:
+        if self.causal:
+            later = "it looks at later words, which a causal model has not read: "
+            if self.heads == "tree":
+                yield ("heads",), later + "set this to independent"
+            if self.symmetric:
+                yield ("symmetric",), later + "set this to false"
+            if self.head_bias is not None:
+                yield ("head_bias",), later + "leave it out"
+            if self.factors:
+                yield ("factors",), later + "leave it out; model.chain scores the labels of two words in a row"
+            if self.head_labels:
+                yield ("head_labels",), "labels of heads are for a model that is not causal: set this to false"
+            if self.root is not None:
+                yield ("root",), "a causal model has a root without labels, in any case: leave it out"
+            if not self.decomposition.can_be_causal:
+                reason = f"a causal model cannot have `{self.decomposition.kind}`: choose another"
+                yield ("decomposition", "kind"), reason
+        else:
             for name in ("content", "chain", "label_variables", "readout_potentials"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     yield (name,), "it is for a causal model: set model.causal=true, or leave it out"
-            return
-        later = "it looks at later words, which a causal model has not read: "
-        if self.heads == "tree":
-            yield ("heads",), later + "set this to independent"
-        if self.symmetric:
-            yield ("symmetric",), later + "set this to false"
-        if self.head_bias is not None:
-            yield ("head_bias",), later + "leave it out"
-        if self.factors:
-            yield ("factors",), later + "leave it out; model.chain scores the labels of two words in a row"
-        if self.head_labels:
-            yield ("head_labels",), "labels of heads are for a model that is not causal: set this to false"
-        if self.root is not None:
-            yield ("root",), "a causal model has a root without labels, in any case: leave it out"
-        if not self.decomposition.can_be_causal:
-            yield ("decomposition", "kind"), f"a causal model cannot have `{self.decomposition.kind}`: choose another"
-
-    def _variables_that_do_not_fit(self) -> Iterator[Inconsistency]:
         if self.label_variables == 1:
             return
         for name, number in (("labels", self.labels), ("channels", self.channels)):
