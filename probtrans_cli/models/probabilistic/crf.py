@@ -51,7 +51,6 @@ from torch.nn import functional
 
 from probtrans_cli.models.probabilistic.inference import (
     Inference,
-    Result,
     Sentences,
     State,
     candidates,
@@ -222,50 +221,48 @@ class MeanField:
             return self.inference.of_features.mean(M) * self.mask[:, :, None, None]
         if not self.inference.tree:
             return over(M, self.allowed, labelled=self.inference.labelled)
-        scores = self._of_candidates(M) if self.inference.labelled else M
-        return head_marginals(scores, self.mask, labelled=self.inference.labelled)
-
-    def _of_candidates(self, M: Tensor) -> Tensor:
-        return M.masked_fill(~self.allowed, torch.finfo(M.dtype).min)
-
-    def _state(self) -> State:
-        return self.Q._replace(scores=self._of_candidates(self.M.heads)) if self.inference.scored else self.Q
+        if self.inference.labelled:
+            M = M.masked_fill(~self.allowed, torch.finfo(M.dtype).min)
+        return head_marginals(M, self.mask, labelled=self.inference.labelled)
 
     def _drop(self, values: Tensor) -> Tensor:
         return functional.dropout(values, self.dropout) if self.dropout > 0.0 else values
 
-    def run(self, *, at: Tensor | None = None, history: Collection[int] = ()) -> Result:
-        """Run all iterations; ``history``: when to keep the state, 0 = at the start; ``at`` saves work in ``fast/``."""
-        del at
-        kept = [self._state()] if 0 in history else []
-        kept += self.advance(self.inference.iterations, history=history)
-        return Result(self.states(), self.M.root, kept)
-
     def run_heads(self, iterations: Collection[int]) -> list[Float[Tensor, "b c n m"]]:
-        """Return the head distributions after some iterations, in order; instead of :meth:`run`."""
+        """Return the head distributions after some iterations, in order; instead of :meth:`advance`."""
         return [state.heads for state in self.advance(max(iterations), history=iterations)]
 
     def advance(
-        self, iterations: int, bias: Tensor | None = None, history: Collection[int] = (), before: int | None = None
+        self,
+        iterations: int,
+        bias: Tensor | None = None,
+        history: Collection[int] = (),
+        before: int | None = None,
+        at: Tensor | None = None,
     ) -> list[State]:
         """Run some more iterations, with ``bias [b, n, d]`` added to the unary scores of these alone.
 
-        ``before``: go on with the potentials after this many iterations. Returns the states after those of ``history``.
+        ``before``: go on with the potentials after this many iterations; ``at``: saves work in ``fast/``. Returns the
+        states after the iterations of ``history``, 0 = before the first.
         """
+        del at
         self.iteration = self.iteration if before is None else before
         unary, kept = self.unary, []
         if bias is not None:
             self.unary = unary + bias * self.mask[:, :, None]
-        for iteration in range(1, iterations + 1):
-            self.iterate()
+        for iteration in range(iterations + 1):
+            if iteration > 0:
+                self.iterate()
             if iteration in history:
-                kept.append(self._state())
+                M = self.M.heads
+                scores = M.masked_fill(~self.allowed, torch.finfo(M.dtype).min) if self.inference.scored else None
+                kept.append(self.Q._replace(scores=scores))
         self.unary = unary
         return kept
 
-    def states(self) -> Float[Tensor, "b n d"]:
-        """Return ``M_Z``, zero on padding."""
-        return self.M.labels * self.mask[:, :, None]
+    def representations(self) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b e"] | None]:
+        """Return ``M_Z``, zero on padding, and ``M_root``, None without a root."""
+        return self.M.labels * self.mask[:, :, None], self.M.root
 
     def energy(self, Q: State) -> Float[Tensor, " b"]:
         """Return ``-E(Q) - λ_Z (Σ_i H(Q_i) + H(Q_root)) - λ_H Σ_ic H(Q_ic) - λ_G Σ H(Q_G)`` (A.2, A.4).

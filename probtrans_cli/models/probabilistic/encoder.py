@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import cast
@@ -31,7 +31,15 @@ from probtrans_cli.models.probabilistic.factors import FACTOR_KINDS, ArcsFactor,
 from probtrans_cli.models.probabilistic.fast import meanfield as fast
 from probtrans_cli.models.probabilistic.fast.causal import FastSlots, NextSlot
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
-from probtrans_cli.models.probabilistic.inference import Inference, Sentences, State, Update, latent_of
+from probtrans_cli.models.probabilistic.inference import (
+    LATENT,
+    RECTIFIED,
+    Inference,
+    Sentences,
+    State,
+    Update,
+    latent_of,
+)
 from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
 from probtrans_cli.models.width import Scale, scales_of_field
 from probtrans_cli.recipe.model import ProbabilisticTransformer
@@ -82,7 +90,7 @@ class ProbabilisticEncoder(Encoder):
             tree=section.heads == "tree",
             latent=section.latent,
             label_variables=section.label_variables,
-            rectified=rectified,
+            of_features=RECTIFIED if rectified else LATENT["categorical"],
             labelled=section.head_labels and section.channels > 1,  # a single label is no choice
             root_label=section.root is not None and section.root.own_label,
         )
@@ -187,8 +195,9 @@ class ProbabilisticEncoder(Encoder):
             return self._read(words, wanted)
         history = sorted({*wanted, *self.scored})
         inference = self._mean_field(words, all_pairs=self.inference.scored, arcs=bool(history))
-        states, root, kept = inference.run(at=at, history=history)
+        kept = inference.advance(self.inference.iterations, history=history, at=at)
         after = dict(zip(history, kept, strict=True))
+        states, root = inference.representations()
         if self.section.output == "probabilities":
             states = states.softmax(-1) * words.mask[:, :, None]
             root = None if root is None else root.softmax(-1)
@@ -202,37 +211,39 @@ class ProbabilisticEncoder(Encoder):
 
     def _read(self, words: Words, history: Collection[int]) -> Encoded:
         """Read words one by one: arcs and, without a readout, states are those of the content (``causal.py``)."""
-        slots, sentences = causal.Slots if self.plain else FastSlots, Sentences(words.vectors, words.mask)
-        content, kept = causal.content(
-            slots,
-            sentences,
-            self.factors(),
-            self.inference,
-            self._dropout,
-            history,
-            serial=self.section.content == "serial",
-        )
+        slots, dropout, iterations = causal.Slots if self.plain else FastSlots, self._dropout, self.inference.iterations
+        sentences, factors = Sentences(words.vectors, words.mask), self.factors()
+        content = slots(sentences, factors, self.inference, dropout)
+        kept = content.advance(iterations, history=history)
+        # Serially, all iterations are repeated until no q changes any more; slot t is final after t times at most.
+        for _ in range(words.mask.shape[1] - 1 if self.section.content == "serial" else 0):
+            before = content.Q.labels
+            content = slots(sentences, factors, self.inference, dropout, [before])
+            kept = content.advance(iterations, history=history)
+            if torch.equal(content.Q.labels, before):
+                break
         arcs = torch.stack([state.heads for state in kept], dim=1) if kept else None
         if words.readout is None:
-            return Encoded(content.states(), None, arcs)
+            return Encoded(content.representations()[0], None, arcs)
         # The scores of the labels of words that are hidden, by the labels of the words before each.
         prefix, rounds = content.Q.labels, words.readout.rounds
         if rounds is None:
             return Encoded(causal.log_messages(prefix, self.factors(self.readout_potentials)[-1]), None, arcs)
-        unary, rest = self._hidden(words.readout, prefix.dtype, lambda chain: chain.message(prefix))
+        unary, rest = self._hidden(words.readout, prefix)
         sentences = Sentences(unary[0].expand_as(prefix), words.mask)
-        hidden = slots(sentences, rest, self.inference, self._dropout, prefix)
+        hidden = slots(sentences, rest, self.inference, dropout, [prefix])
         return Encoded(causal.predicted(hidden, unary, rounds), None, arcs)
 
     def _hidden(
-        self, readout: Readout, dtype: torch.dtype, chained: Callable[[causal.Chain], Tensor]
+        self, readout: Readout, prefix: Float[Tensor, "b n d"], *, behind: bool = False
     ) -> tuple[list[Float[Tensor, "*b d"]], list[list[Factor]]]:
-        """Return ``s̄ + C q_{t-1}`` of every round, and its factors without the chain."""
+        """Return ``s̄ + C q_{t-1}`` of every round, and its factors without the chain; ``behind``: as of the chain."""
         assert readout.prior is not None, "a network knows its words"
         factors = self.factors(self.readout_potentials)
         chains = [[factor for factor in of_round if isinstance(factor, causal.Chain)] for of_round in factors]
         rest = [[factor for factor in of_round if not isinstance(factor, causal.Chain)] for of_round in factors]
-        return [sum(map(chained, of_round), readout.prior.to(dtype)) for of_round in chains], rest
+        prior = readout.prior.to(prefix.dtype)
+        return [sum((chain.message(prefix, behind=behind) for chain in of_round), prior) for of_round in chains], rest
 
     def read_on(self, unary: Float[Tensor, "b 1 d"], memory: Memory = ()) -> Memory:
         """See :meth:`Encoder.read_on`; it keeps q of every word, at the start and after every iteration."""
@@ -240,16 +251,15 @@ class ProbabilisticEncoder(Encoder):
         memory = memory or [unary[:, :0]] * (iterations + 1)
         prefixes = memory[-1:] if self.section.content == "serial" else memory[:-1]
         slot = NextSlot(unary, prefixes, self.factors(), self.inference)
-        q = [slot.Q.labels]
-        q += [state.labels for state in slot.advance(iterations, history=range(1, iterations + 1))]
-        return [torch.cat(pair, dim=1) for pair in zip(memory, q, strict=True)]
+        states = slot.advance(iterations, history=range(iterations + 1))
+        return [torch.cat([before, state.labels], dim=1) for before, state in zip(memory, states, strict=True)]
 
     def foretell(self, texts: int, memory: Memory, readout: Readout) -> Float[Tensor, "b 1 d"]:
         prefix = memory[-1] if memory else next(self.parameters()).new_zeros(texts, 0, self.facts.width)
         if readout.rounds is None:
             factors = self.factors(self.readout_potentials)[-1]
             return causal.log_messages(functional.pad(prefix, (0, 0, 0, 1)), factors)[:, -1:]
-        unary, rest = self._hidden(readout, prefix.dtype, lambda chain: chain.next_message(prefix))
+        unary, rest = self._hidden(readout, prefix, behind=True)
         slot = NextSlot(unary[0].expand(texts, 1, -1), [prefix], rest, self.inference)
         return causal.predicted(slot, unary, readout.rounds)
 
@@ -284,7 +294,7 @@ class ProbabilisticEncoder(Encoder):
         factor ``exp(bias)``; where iterations have potentials of their own, those of the last ones are used again."""
         inference: MeanField | fast.MeanField = reading.carried
         kept = inference.advance(reading.steps, bias, reading.wanted, self.inference.iterations - reading.steps)
-        states = inference.states()
+        states, _ = inference.representations()
         if self.section.output == "probabilities":
             states = states.softmax(-1) * reading.mask[:, :, None]
         arcs = (*reading.arcs, *(state.heads for state in kept))
@@ -295,7 +305,7 @@ class ProbabilisticEncoder(Encoder):
     ) -> list[State]:
         """Return all distributions, at the start and after every iteration: ``T + 1`` states."""
         inference = self._mean_field(Words(unary, mask, cues=cues), all_pairs=True)
-        return inference.run(history=range(self.inference.iterations + 1)).history
+        return inference.advance(self.inference.iterations, history=range(self.inference.iterations + 1))
 
     def energy(
         self,
