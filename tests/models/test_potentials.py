@@ -20,7 +20,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean, TiedOutput
 from probtrans_cli.models.probabilistic.crf import bucket_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder, message_norm
-from probtrans_cli.models.probabilistic.fast.layout import offsets
+from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
 from probtrans_cli.models.probabilistic.potentials import bucket_count
 from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.model import ProbabilisticTransformer
@@ -234,7 +234,7 @@ def test_buckets_are_those_of_equation_10() -> None:
         assert len(planes) == bucket_count(gamma) == (1 if gamma is None else 2 * gamma + 2)
         for i, j in itertools.permutations(range(9), 2):
             assert planes[:, i, j].nonzero().tolist() == [[bucket(i - j, gamma)]]
-    assert [bucket(x, 3) for x in offsets(3)] == [*range(1, 7)]
+    assert [bucket(x, 3) for x in offset_tensor(3, torch.device("cpu")).tolist()] == [*range(1, 7)]
 
 
 # --- the penalty ------------------------------------------------------------------------------------------------------

@@ -33,14 +33,16 @@ BLOCK = 2**19  # head scores in a block
 SMALLEST = 16  # children of a block, at least
 
 
-def drop(values: Float[Tensor, "*s"], p: float) -> Float[Tensor, "*s"]:
+def drop(values: Float[Tensor, "*s"], p: float, *, labelled: bool = False) -> Float[Tensor, "*s"]:
     """Set each value to zero with probability ``p``, and divide the others by ``1 - p``.
 
-    On a CPU four decisions come out of one 64-bit random number, which is three times faster than one draw each; ``p``
-    is then a multiple of 2^-16.
+    ``labelled``: of heads ``[l, c, n, m]``, an arc with all of its labels. On a CPU four decisions come out of one
+    64-bit random number, which is three times faster than one draw each; ``p`` is then a multiple of 2^-16.
     """
     if p == 0.0:
         return values
+    if labelled:
+        return values * drop(torch.ones_like(values[:, :1]), p)
     if not may_depend_on(values):
         return functional.dropout(values, p)
     bits = torch.empty(values.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
@@ -50,13 +52,6 @@ def drop(values: Float[Tensor, "*s"], p: float) -> Float[Tensor, "*s"]:
     # Numbers, as operations on truth values are slow on a CPU.
     kept = torch.le(drawn, largest, out=torch.empty_like(values, memory_format=torch.contiguous_format))
     return values * kept.div_(1.0 - p)
-
-
-def drop_arcs(heads: Float[Tensor, "l c n m"], p: float, *, labelled: bool) -> Float[Tensor, "l c n m"]:
-    """Drop heads; where they have labels, an arc with all of its labels."""
-    if not labelled or p == 0.0:
-        return drop(heads, p)
-    return heads * drop(torch.ones_like(heads[:, :1]), p)
 
 
 def times(rows: Float[Tensor, "l c m k"], side: Float[Tensor, "l c2 k r"]) -> Float[Tensor, "l c m r"]:
@@ -96,6 +91,17 @@ class HeadVariables(ABC):
         self.short_allowed = torch.cat([near, real.expand(*real.shape[:3], extra)], dim=-1)
         if inference.root_label:
             self.short_allowed = labels_allowed(self.short_allowed, near.shape[-1], inference.channels)
+
+    def _sides(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
+    ) -> tuple[TernarySides, list[Tensor], Float[Tensor, "l c n s"]]:
+        """Return the sides, ``u`` and then ``v`` of every far bucket as products take them, and the short scores."""
+        sides, kind = self.messages.sides(labels), labels.device.type
+        far = [*(bucket.child for bucket in sides.far), *(bucket.head for bucket in sides.far)]
+        if torch.is_autocast_enabled(kind):
+            precision = torch.get_autocast_dtype(kind)
+            far = [side.to(precision) if side.dtype == torch.float32 else side for side in far]
+        return sides, far, self.messages.short(sides, extra)
 
     @abstractmethod
     def exchange(
@@ -169,7 +175,7 @@ class StoredHeads(HeadVariables):
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         sides, used = self.update(labels, extra)
-        used = drop_arcs(used, self.dropout, labelled=self.inference.labelled)
+        used = drop(used, self.dropout, labelled=self.inference.labelled)
         far, short = used.tensor_split([self.pairs.shape[-1]], dim=-1)
         far = far.to(sides.far[0].child.dtype)
         parts = [far] if self.distance is None else [far.triu(self.distance + 1), far.tril(-self.distance - 1)]
@@ -478,7 +484,7 @@ class BlockedHeads(HeadVariables):
     def exchange(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
-        sides, now, short = self._scored(labels, extra)
+        sides, now, short = self._sides(labels, extra)
         scored, tensors = short, now
         if not self.inference.asynchronous:
             uniform = torch.zeros_like(short), [torch.zeros_like(side) for side in now]
@@ -493,21 +499,11 @@ class BlockedHeads(HeadVariables):
 
     def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> None:
         assert self.latest is not None, "arcs are read"
-        sides, now, short = self._scored(labels, extra)
+        sides, now, short = self._sides(labels, extra)
         far = len(sides.far)
         heads_t = [_turned(side) for side in now[far:]]
         for number in range(len(self.blocks)):
             self.distribution(number, now[:far], heads_t, short)
-
-    def _scored(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
-    ) -> tuple[TernarySides, list[Tensor], Float[Tensor, "l c n s"]]:
-        """Return the sides, ``u`` and then ``v`` of every far bucket as products take them, and the short scores."""
-        if self.latest is not None:
-            self.latest.clear()
-        sides = self.messages.sides(labels)
-        now = [in_precision_of_products(side) for kind in zip(*sides.far, strict=True) for side in kind]
-        return sides, now, self.messages.short(sides, extra)
 
     def arcs(self) -> Float[Tensor, "l c n m"]:
         assert self.latest, "an iteration has been run"
@@ -550,6 +546,8 @@ class BlockedHeads(HeadVariables):
         self, number: int, children: Sequence[Tensor], heads_t: Sequence[Tensor], short: Float[Tensor, "l c n s"]
     ) -> tuple[Float[Tensor, "l c m k"], Float[Tensor, "l c m k"]]:
         """Return ``P`` and ``Q`` of a block; ``heads_t``: transposed head sides."""
+        if self.latest is not None and number == 0:  # an iteration begins
+            self.latest.clear()
         start, stop, columns = self.blocks[number]
         sides = zip(children, heads_t, columns, strict=True)
         scores = [times(u[:, :, start:stop], v[..., part]) for u, v, part in sides]
@@ -566,7 +564,7 @@ class BlockedHeads(HeadVariables):
         if self.latest is not None:
             self.latest.append(P)
         kind = children[0].dtype
-        return P.to(kind), drop_arcs(P, self.dropout, labelled=labelled).to(kind)
+        return P.to(kind), drop(P, self.dropout, labelled=labelled).to(kind)
 
 
 class _Blocks(torch.autograd.Function):
@@ -637,12 +635,6 @@ class _Blocks(torch.autograd.Function):
         if not heads.keep:
             set_random_state(now)
         return None, of_short, *(total.to(side.dtype) for total, side in zip(of_sides, sides, strict=True))
-
-
-def in_precision_of_products(side: Tensor) -> Tensor:
-    kind = side.device.type
-    cast = torch.is_autocast_enabled(kind) and side.dtype == torch.float32
-    return side.to(torch.get_autocast_dtype(kind)) if cast else side
 
 
 def _turned(side: Float[Tensor, "l c n r"]) -> Float[Tensor, "l c r n"]:
