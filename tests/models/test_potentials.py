@@ -11,7 +11,7 @@ import pytest
 import torch
 from oracle import on_the_sphere
 from pydantic import ValidationError
-from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences
+from small_models import DECOMPOSITIONS, GLOBALS, encoder, global_scores, infer, name, root_scores, sentences
 from torch import nn
 
 from probtrans_cli.models import build
@@ -213,10 +213,10 @@ def test_root_and_global_scores_are_those_of_their_factors() -> None:
         model = encoder(root=root, labels=4)
         expected = torch.einsum(equation, *(getattr(model.root, factor) for factor in factors.split()))
         assert expected.shape == (2, 4, 3)
-        torch.testing.assert_close(model.root_scores(), expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(root_scores(model), expected, rtol=0, atol=1e-12)
     for features in GLOBALS:
         model = encoder(globals=features, labels=4)
-        B, part = model.global_scores(), model.globals
+        B, part = global_scores(model), model.globals
         alone = features["kind"] in ("single-split", "rectified")
         assert B.shape == ((3, 4) if alone else (2, 3, 4))
         if features.get("parameterization") == "neural":
@@ -224,8 +224,8 @@ def test_root_and_global_scores_are_those_of_their_factors() -> None:
             torch.testing.assert_close(B, expected, rtol=0, atol=1e-12)
         else:
             assert torch.equal(B, part.B.squeeze(0) if alone else part.B)
-    assert encoder().root_scores() is None
-    assert encoder().global_scores() is None
+    assert root_scores(encoder()) is None
+    assert global_scores(encoder()) is None
 
 
 def test_buckets_are_those_of_equation_10() -> None:
@@ -287,7 +287,7 @@ def test_each_iteration_may_have_potentials_of_its_own() -> None:
             model.ternary_scores(iteration=wrong)
     assert "each with potentials of its own" in own.section.describe()
     assert "of its own" not in shared.section.describe()
-    for one, other in ((own.root_scores(2), own.later[0].root), (own.global_scores(3), own.later[1].globals)):
+    for one, other in ((root_scores(own, 2), own.later[0].root), (global_scores(own, 3), own.later[1].globals)):
         assert one is not None
         torch.testing.assert_close(one, other.dense())
 
@@ -310,11 +310,11 @@ def test_gains_scale_scores_at_the_word_and_at_its_head(options: dict[str, Any])
             scaled = gains[:, None] * gains * plain.ternary_scores(distances)
             torch.testing.assert_close(model.ternary_scores(distances), scaled, rtol=0, atol=1e-12)
         if root is not None:
-            of_root = model.root.gains[:, None] * plain.root_scores()
-            torch.testing.assert_close(model.root_scores(), of_root, rtol=0, atol=1e-12)
+            of_root = model.root.gains[:, None] * root_scores(plain)
+            torch.testing.assert_close(root_scores(model), of_root, rtol=0, atol=1e-12)
         if features is not None:
-            of_features = model.globals.gains * plain.global_scores()
-            torch.testing.assert_close(model.global_scores(), of_features, rtol=0, atol=1e-12)
+            of_features = model.globals.gains * global_scores(plain)
+            torch.testing.assert_close(global_scores(model), of_features, rtol=0, atol=1e-12)
     if options["decomposition"]["kind"] == "rotary":
         plain.ternary.U *= gains
         plain.ternary.V *= gains
@@ -423,7 +423,7 @@ def test_an_encoder_tells_how_loud_its_messages_are(options: dict[str, Any]) -> 
     if "latent" in options:
         messages = 0.5 * states.states - unary
     else:
-        messages = model.infer(unary, words.mask)[-1].labels.log() - unary
+        messages = infer(model, unary, words.mask)[-1].labels.log() - unary
         messages, unary = (values - values.mean(-1, keepdim=True) for values in (messages, unary))
     found = model.figures(words, states)
     assert float(found["message_norm"]) == pytest.approx(float(messages.norm() / unary.norm()), rel=1e-4)

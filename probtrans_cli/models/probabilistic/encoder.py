@@ -194,7 +194,7 @@ class ProbabilisticEncoder(Encoder):
         if self.section.causal:
             return self._read(words, wanted)
         history = sorted({*wanted, *self.scored})
-        inference = self._mean_field(words, all_pairs=self.inference.scored, arcs=bool(history))
+        inference = self.mean_field(words, all_pairs=self.inference.scored, arcs=bool(history))
         kept = inference.advance(self.inference.iterations, history=history, at=at)
         after = dict(zip(history, kept, strict=True))
         states, root = inference.representations()
@@ -267,13 +267,13 @@ class ProbabilisticEncoder(Encoder):
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
         if self.section.causal:
             return super().arcs_alone(replace(words, readout=None), iterations)
-        return torch.stack(self._mean_field(words, arcs=True).run_heads(iterations), dim=1)
+        return torch.stack(self.mean_field(words, arcs=True).run_heads(iterations), dim=1)
 
     def tree_scores(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"] | None:
         """See :meth:`Encoder.tree_scores`: ``M_H``; of labelled heads summed over the labels, as one channel."""
         if not self.inference.tree or self.inference.heads.step != 1.0:
             return None
-        inference = self._mean_field(words, all_pairs=True)
+        inference = self.mean_field(words, all_pairs=True)
         inference.inference = replace(self.inference, scored=True)
         kept = [state.scores for state in inference.advance(max(iterations), history=iterations)]
         scores = torch.stack([values for values in kept if values is not None], dim=1)
@@ -284,7 +284,7 @@ class ProbabilisticEncoder(Encoder):
         if self.section.causal:
             return super().begin(words, steps, arcs)
         wanted, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
-        inference = self._mean_field(words, arcs=bool(wanted))
+        inference = self.mean_field(words, arcs=bool(wanted))
         kept = inference.advance(before, history=[number for number in wanted if number <= before])
         later = [number - before for number in wanted if number > before]
         return Reading(words.mask, steps, inference, None, tuple(state.heads for state in kept), later)
@@ -299,13 +299,6 @@ class ProbabilisticEncoder(Encoder):
             states = states.softmax(-1) * reading.mask[:, :, None]
         arcs = (*reading.arcs, *(state.heads for state in kept))
         return Reading(reading.mask, reading.steps, inference, states, arcs)
-
-    def infer(
-        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 9"] | None = None
-    ) -> list[State]:
-        """Return all distributions, at the start and after every iteration: ``T + 1`` states."""
-        inference = self._mean_field(Words(unary, mask, cues=cues), all_pairs=True)
-        return inference.advance(self.inference.iterations, history=range(self.inference.iterations + 1))
 
     def energy(
         self,
@@ -344,7 +337,8 @@ class ProbabilisticEncoder(Encoder):
     def _dropout(self) -> float:
         return self.section.dropout if self.training else 0.0
 
-    def _mean_field(self, words: Words, *, all_pairs: bool = False, arcs: bool = False) -> MeanField | fast.MeanField:
+    def mean_field(self, words: Words, *, all_pairs: bool = False, arcs: bool = False) -> MeanField | fast.MeanField:
+        """Return the inference of a batch, in the form that serves it; arguments as of :func:`fast.form_of`."""
         unary, mask, cues = words.vectors, words.mask, words.cues
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
             raise ValueError(
@@ -364,12 +358,20 @@ class ProbabilisticEncoder(Encoder):
         further = cast("Sequence[ArcsFactor | RelationsFactor]", list(self.further))
         lengths = words.lengths_of_host if self.messages == "fused" else None
         fused = fast.fuses(self.messages, mask, unary.dtype, rank)
-        field = fast.MeanField(
-            unary, mask, self.potentials, self.inference, self._dropout, form, bias, further, lengths, fused=fused
+        entries = None if torch.is_grad_enabled() or not may_depend_on(mask) else words.entries
+        return fast.MeanField(
+            unary,
+            mask,
+            self.potentials,
+            self.inference,
+            self._dropout,
+            form,
+            bias,
+            further,
+            lengths,
+            entries,
+            fused=fused,
         )
-        if words.entries is not None and not torch.is_grad_enabled() and may_depend_on(mask):
-            field.begin_by_entries(words.entries)
-        return field
 
     def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:
         """Return the inference of a batch as its equations stand; arguments as those of :meth:`forward`."""
@@ -381,7 +383,9 @@ class ProbabilisticEncoder(Encoder):
         With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1. At the distance 0, where no
         head is, numbers have no meaning. ``iteration``: whose ``T``, where each has its own; counted from 1.
         """
-        ternary = self._of(iteration).ternary
+        if not 1 <= iteration <= self.inference.iterations:
+            raise ValueError(f"iteration {iteration}: the model has iterations 1 to {self.inference.iterations}")
+        ternary = self.potentials[0 if self.section.share_potentials else iteration - 1].ternary
         if distances is None:
             return ternary.dense()
         if isinstance(ternary, Rotary):
@@ -395,27 +399,6 @@ class ProbabilisticEncoder(Encoder):
         else:
             bucket = [min(max(x + gamma + (x < 0), 0), 2 * gamma + 1) for x in distances]
         return dense[torch.tensor(bucket, device=dense.device)]
-
-    def root_scores(self, iteration: int = 1) -> Float[Tensor, "c a e"] | None:
-        """Return ``T' [h, d, d_root]``, None without a root. ``iteration``: as of :meth:`ternary_scores`."""
-        root = self._of(iteration).root
-        return None if root is None else root.dense()
-
-    def global_scores(self, iteration: int = 1) -> Float[Tensor, "*c m a"] | None:
-        """Return ``B [h, m, d]``, or ``[m, d]`` with `single-split` and `rectified`; None without global features.
-
-        ``iteration``: as of :meth:`ternary_scores`.
-        """
-        features = self._of(iteration).features
-        if features is None:
-            return None
-        scores = features.dense()
-        return scores if features.by_channel else scores[0]
-
-    def _of(self, iteration: int) -> Potentials:
-        if not 1 <= iteration <= self.inference.iterations:
-            raise ValueError(f"iteration {iteration}: the model has iterations 1 to {self.inference.iterations}")
-        return self.potentials[0 if self.section.share_potentials else iteration - 1]
 
     def penalty(self) -> Float[Tensor, ""]:
         """Return the Frobenius norm of the whole of ``T``, of all iterations and rounds."""

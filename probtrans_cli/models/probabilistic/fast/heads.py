@@ -114,14 +114,6 @@ class HeadVariables(ABC):
             candidates that made them.
         """
 
-    def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> Any:
-        """Run the first half of an iteration, up to the distributions, where they can be had."""
-        raise NotImplementedError(f"{type(self).__name__} is for messages to labels alone")
-
-    def arcs(self) -> Float[Tensor, "l c n m"]:
-        """Return the distributions with the words in their order, then the extra candidates, where they are kept."""
-        raise NotImplementedError(f"{type(self).__name__} keeps no distributions")
-
 
 class Sums(NamedTuple):
     """Sums of the distributions over words as heads; the last two are None where no factor reads them.
@@ -265,6 +257,7 @@ class StoredHeads(HeadVariables):
         return torch.cat([self._columns(marginals[..., :-1]), marginals[..., -1:]], dim=-1)
 
     def arcs(self) -> Float[Tensor, "l c n m"]:
+        """Return the distributions with the words in their order, then the extra candidates."""
         return torch.cat(self._before(), dim=-1)
 
     def scores(self) -> Float[Tensor, "l c n m"]:
@@ -498,6 +491,7 @@ class BlockedHeads(HeadVariables):
         return self.messages.to_labels(sides, parts[:far], parts[far:], used, rows)
 
     def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> None:
+        """Run the first half of an iteration, up to the distributions."""
         assert self.latest is not None, "arcs are read"
         sides, now, short = self._sides(labels, extra)
         far = len(sides.far)
@@ -506,6 +500,7 @@ class BlockedHeads(HeadVariables):
             self.distribution(number, now[:far], heads_t, short)
 
     def arcs(self) -> Float[Tensor, "l c n m"]:
+        """Return the distributions as those that are stored do."""
         assert self.latest, "an iteration has been run"
         n, offsets = self.layout.sentence.shape[1], self.messages.offsets
         arcs = self.latest[0].new_zeros(*self.latest[0].shape[:2], n, n + self.extra)
@@ -584,7 +579,8 @@ class _Blocks(torch.autograd.Function):
         ctx.heads, ctx.random, kept = heads, [], []
         for number, (start, stop, columns) in enumerate(heads.blocks):
             if not heads.keep:
-                ctx.random.append(random_state(short))
+                of_gpu = torch.cuda.get_rng_state(short.device) if short.is_cuda else None
+                ctx.random.append((torch.get_rng_state(), of_gpu))
             P, Q = heads.distribution(number, sides[-2 * far : -far], scored_t, short)
             kept += [P, Q] if heads.keep else []
             *parts, used[:, :, start:stop] = _split(Q, columns, short)
@@ -609,13 +605,15 @@ class _Blocks(torch.autograd.Function):
         of_short, of_sides = torch.empty_like(short), [torch.zeros_like(side, dtype=heads.dtype) for side in sides]
         of_children, of_words = of_sides[:far], of_sides[far : 2 * far]
         of_scored_children, of_scored_words = of_sides[-2 * far : -far], of_sides[-far:]
-        now = random_state(short)
         for number, (start, stop, columns) in enumerate(heads.blocks):
             if heads.keep:
                 P, Q = kept[2 * number : 2 * number + 2]
-            else:
-                set_random_state(ctx.random[number])
-                P, Q = heads.distribution(number, scored_children, scored_t, short)
+            else:  # with the random numbers that were drawn forwards
+                with torch.random.fork_rng([short.device] if short.is_cuda else []):
+                    torch.set_rng_state(ctx.random[number][0])
+                    if short.is_cuda:
+                        torch.cuda.set_rng_state(ctx.random[number][1], short.device)
+                    P, Q = heads.distribution(number, scored_children, scored_t, short)
             by_Q = [
                 times(by_child[k][:, :, start:stop], words_t[k][..., part]).add_(
                     times(children[k][:, :, start:stop], by_head_t[k][..., part])
@@ -632,8 +630,6 @@ class _Blocks(torch.autograd.Function):
                 of_words[k][:, :, part] += gathered(q, by_child[k][:, :, rows], channels)
                 of_scored_children[k][:, :, rows] += times(f, scored_words[k][:, :, part])
                 of_scored_words[k][:, :, part] += gathered(f, scored_children[k][:, :, rows], channels)
-        if not heads.keep:
-            set_random_state(now)
         return None, of_short, *(total.to(side.dtype) for total, side in zip(of_sides, sides, strict=True))
 
 
@@ -653,15 +649,3 @@ def _joined(parts: Sequence[Tensor]) -> Float[Tensor, "l c m k"]:
 def _split(values: Float[Tensor, "l c m k"], columns: Sequence[slice], short: Tensor) -> tuple[Tensor, ...]:
     """Return the values of a block by far bucket, and those of the short columns."""
     return torch.split(values, [*(part.stop - part.start for part in columns), short.shape[-1]], dim=-1)
-
-
-def random_state(like: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the state of the random numbers of a device, to draw the same ones again."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state(like.device) if like.is_cuda else None
-
-
-def set_random_state(state: tuple[Tensor, Tensor | None]) -> None:
-    """Go back to a state."""
-    torch.set_rng_state(state[0])
-    if state[1] is not None:
-        torch.cuda.set_rng_state(state[1])

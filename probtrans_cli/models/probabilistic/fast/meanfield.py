@@ -139,6 +139,7 @@ class MeanField:
         bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
         further: Sequence[ArcsFactor | RelationsFactor] = (),
         lengths: Sequence[int] | None = None,
+        entries: Int[Tensor, "b n"] | None = None,
         *,
         fused: bool = False,
     ) -> None:
@@ -151,6 +152,8 @@ class MeanField:
             bias: added to the scores of words and root as heads, where all pairs are kept; one channel or all.
             further: those of further factors that have a fast form, where all pairs are kept.
             lengths: of the sentences, see :func:`layout_of`.
+            entries: of the vocabulary. The labels at the start are those of an entry, wherever it stands, so the sides
+                of the first iteration are computed once for each.
             fused: near buckets by the kernels of a GPU, whatever the form of the heads.
         """
         self.inference, self.dropout, self.mask = inference, dropout, mask
@@ -173,6 +176,11 @@ class MeanField:
         self.iteration = 0
         root, features = potentials[0].root, potentials[0].features
         messages, self.root_scores, self.global_scores = self.potentials[0]
+        if entries is not None:
+            of_rows = self.layout.rows(entries.masked_fill(~mask, -1))  # padding has none of the vocabulary
+            distinct, of_row = torch.unique(of_rows, return_inverse=True)
+            row = torch.zeros_like(distinct).index_copy(0, of_row, torch.arange(len(of_rows)))
+            messages.start, messages.entries = self.labels.probabilities, Entries(row, of_row)
         self.root: Variable | None = None
         if root is not None:
             start = unary.new_zeros(mask.shape[0], root.root_labels)
@@ -193,16 +201,6 @@ class MeanField:
         arcs = [factor for factor in further if isinstance(factor, ArcsFactor)]
         self.heads.further = [(factor, factor.pairs(unary, mask)) for factor in arcs]
         self.heads.of_relations = [factor for factor in further if isinstance(factor, RelationsFactor)]
-
-    def begin_by_entries(self, entries: Int[Tensor, "b n"]) -> None:
-        """Compute the sides of the first iteration once for each entry of the vocabulary in the batch, as the labels at
-        the start are those of an entry, wherever it stands."""
-        messages, _, _ = self.potentials[0]
-        messages.start = self.labels.probabilities
-        of_rows = self.layout.rows(entries.masked_fill(~self.mask, -1))  # padding has none of the vocabulary
-        distinct, of_row = torch.unique(of_rows, return_inverse=True)
-        row = torch.zeros_like(distinct).index_copy(0, of_row, torch.arange(len(of_rows)))
-        messages.entries = Entries(row, of_row)
 
     def advance(
         self,
@@ -235,6 +233,7 @@ class MeanField:
             features, scores = None, None
             if self.features is not None:
                 features = self.layout.grid(self.features.probabilities) * real[..., None]
+            assert isinstance(self.heads, StoredHeads | BlockedHeads), "distributions are kept"
             if self.inference.scored:
                 assert isinstance(self.heads, StoredHeads), "heads of all pairs are stored"
                 scores = self.heads.scores()
@@ -256,6 +255,7 @@ class MeanField:
     def run_heads(self, iterations: Collection[int]) -> list[Float[Tensor, "b c n m"]]:
         """Return the head distributions after some iterations, in order; instead of :meth:`advance`."""
         distributions, last = [], max(iterations)
+        assert isinstance(self.heads, StoredHeads | BlockedHeads), "distributions are kept"
         for iteration in range(1, last + 1):
             self._iterate(None, heads_alone=iteration == last)
             if iteration in iterations:
@@ -280,6 +280,7 @@ class MeanField:
         nothing = labels.shape[0], self.inference.channels, 0
         extra = torch.cat(of_extra, dim=-1) if of_extra else labels.new_zeros(nothing)
         if heads_alone:
+            assert isinstance(self.heads, StoredHeads | BlockedHeads), "distributions are kept"
             self.heads.update(labels, extra)
             return
         message, heads = self.heads.exchange(labels, extra, only)
