@@ -53,7 +53,6 @@ from probtrans_cli.models.probabilistic.inference import (
     Inference,
     Sentences,
     State,
-    candidates,
     labels_allowed,
     latent_of,
     over,
@@ -152,8 +151,11 @@ class MeanField:
         root = sum(factor.root_labels for factor in factors[0])
         extra = any(factor.has_root for factor in factors[0]) + sum(factor.candidates for factor in factors[0])
         second = next((factor.second_heads for factor in factors[0] if factor.second_heads is not None), None)
-        allowed = candidates(mask, causal=inference.causal)
-        self.allowed = functional.pad(allowed, (0, extra), value=True) & mask[:, None, :, None]
+        # Heads are all words of the sentence but the word itself, or all earlier ones.
+        word = torch.arange(n, device=mask.device)
+        others = word < word[:, None] if inference.causal else word != word[:, None]
+        allowed = functional.pad(mask[:, None, :] & others, (0, extra), value=True)
+        self.allowed = (allowed & mask[:, :, None])[:, None]
         if inference.root_label:
             self.allowed = labels_allowed(self.allowed, n, inference.channels)
         self.M = State(

@@ -165,17 +165,33 @@ class ProbabilisticEncoder(Encoder):
         return None
 
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
-        penalty = section.ternary_penalty
-        return {"ternary_penalty": penalty.weight * self.penalty()} if penalty.weight > 0.0 else {}
+        """See :meth:`Encoder.regularizer`: the Frobenius norm of the whole of ``T``, of all iterations and rounds."""
+        weight = section.ternary_penalty.weight
+        if weight == 0.0:
+            return {}
+        sets = [*self.potentials, *(self.readout_potentials if self.readout else ())]
+        square = torch.stack([potentials.ternary.squared_norm() for potentials in sets]).sum()
+        norm = square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0
+        return {"ternary_penalty": weight * norm}
 
     def figures(self, words: Words, encoded: Encoded) -> Mapping[str, Tensor]:
-        """``message_norm``, see :func:`message_norm`."""
-        states = encoded.states
+        """Return ``message_norm``, ``|G| / |S|``: how much louder than a word itself its neighbours are.
+
+        It is of all real words of a batch. G, the messages, are the scores of the last iteration, before they are
+        divided by λ_Z, less S, the unary ones (with damping, some of the messages of earlier iterations is in them).
+        What all labels of a variable share is left out of both, because it changes no distribution; of a spherical one
+        it counts. Far above 5, a label hardly hears its own word.
+        """
+        states, unary, mask = encoded.states, words.vectors, words.mask
         if self.section.output == "probabilities":  # the scores again, but for what all labels of a word share
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
         scores = self.inference.labels.weight * states
-        variables = self.facts.label_variables if self.facts.has_latent_labels else 0
-        return {"message_norm": message_norm(words.vectors, scores, words.mask, variables)}
+        S, G = unary[mask].float(), (scores - unary)[mask].float()
+        if self.facts.has_latent_labels:
+            S, G = (x.reshape(len(x), self.facts.label_variables, -1) for x in (S, G))
+            S, G = (x - x.mean(-1, keepdim=True) for x in (S, G))
+        own, heard = S.norm(), G.norm()
+        return {"message_norm": heard / own.clamp_min(torch.finfo(own.dtype).tiny)}
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         if not self.facts.has_latent_labels:
@@ -399,28 +415,3 @@ class ProbabilisticEncoder(Encoder):
         else:
             bucket = [min(max(x + gamma + (x < 0), 0), 2 * gamma + 1) for x in distances]
         return dense[torch.tensor(bucket, device=dense.device)]
-
-    def penalty(self) -> Float[Tensor, ""]:
-        """Return the Frobenius norm of the whole of ``T``, of all iterations and rounds."""
-        sets = [*self.potentials, *(self.readout_potentials if self.readout else ())]
-        norm = torch.stack([potentials.ternary.squared_norm() for potentials in sets]).sum()
-        return norm.clamp_min(torch.finfo(norm.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0
-
-
-def message_norm(
-    unary: Float[Tensor, "b n d"], scores: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], variables: int = 1
-) -> Float[Tensor, ""]:
-    """``|G| / |S|``: how much louder than a word itself its neighbours are, over all real words of a batch.
-
-    G, the messages, are the ``scores`` of the last iteration, before they are divided by λ_Z, less S, the unary ones
-    (with damping, some of the messages of earlier iterations is in them). What all labels of a variable share is
-    left out of both, because it changes no distribution; of a spherical one (``variables`` 0) it counts. Far above 5,
-    a label hardly hears its own word.
-    """
-    words, messages = unary[mask].float(), (scores - unary)[mask].float()
-    if variables:
-        words, messages = (x.reshape(len(x), variables, -1) for x in (words, messages))
-        words, messages = (x - x.mean(-1, keepdim=True) for x in (words, messages))
-    own, heard = words.norm(), messages.norm()
-    ratio: Tensor = heard / own.clamp_min(torch.finfo(own.dtype).tiny)
-    return ratio

@@ -76,13 +76,6 @@ class Sentences(NamedTuple):
     cues: Float[Tensor, "b n 9"] | None = None
 
 
-def candidates(mask: Bool[Tensor, "b n"], *, causal: bool = False) -> Bool[Tensor, "b 1 n n"]:
-    """Return which word may be whose head: every word of the sentence but itself, or every earlier one."""
-    allowed = torch.ones(mask.shape[1], mask.shape[1], dtype=torch.bool, device=mask.device)
-    allowed = allowed.tril(-1) if causal else ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-    return (mask[:, None, :] & mask[:, :, None] & allowed)[:, None]
-
-
 def labels_allowed(heads: Bool[Tensor, "b 1 n m"], root: int, channels: int) -> Bool[Tensor, "b c n m"]:
     """Return the allowed pairs of head and label where label 0 is that of the root, column ``root``, alone."""
     of_root = torch.arange(heads.shape[-1], device=heads.device) == root

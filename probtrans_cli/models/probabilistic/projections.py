@@ -124,7 +124,7 @@ class SharedSides(Projection):
 
     U: Float[Tensor, "1 c r d"]
     V: Float[Tensor, "1 c r d"]
-    weights: Sequence[Float[Tensor, "k c r"]]
+    weights: Sequence[Tensor]
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
         del position
