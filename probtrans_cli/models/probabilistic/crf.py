@@ -44,7 +44,7 @@ from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import grad
 from torch.nn import functional
@@ -97,8 +97,9 @@ class Ternary(Factor):
         u, v = self.sides(Q.labels)
         if Q.prefix is not None:
             v = self.sides(Q.prefix)[1]
-        bucket = bucket_of(Q.labels.shape[1], self.distance, Q.labels.device, causal=self.causal)
-        F = torch.einsum("bikcr,bjkcr->bckij", u, v).mul(bucket).sum(2)
+        word, k = torch.arange(u.shape[1], device=u.device), torch.arange(u.shape[2], device=u.device)
+        bucket = bucket_of(word[:, None] - word, self.distance, causal=self.causal)
+        F = torch.einsum("bikcr,bjkcr->bckij", u, v).mul(bucket == k[:, None, None]).sum(2)
         return (Q.word_heads * F).sum((1, 2, 3))
 
 
@@ -282,13 +283,13 @@ class MeanField:
         return torch.sub(-self.expected_score(Q), entropy)
 
 
-def bucket_of(n: int, distance: int | None, device: torch.device, *, causal: bool = False) -> Bool[Tensor, "k n n"]:
-    """Return ``f(i-j) = k`` for every pair of n words, child i and head j (Eq. 10); ``causal``: of earlier heads."""
-    word = torch.arange(n, device=device)
-    x = word[:, None] - word[None, :]
+def bucket_of(x: Int[Tensor, "*n"], distance: int | None, *, causal: bool = False) -> Int[Tensor, "*n"]:
+    """Return the bucket ``f(x)`` of distances ``x = i - j`` of a child i and a head j (Eq. 10).
+
+    ``distance``: γ, None for one bucket; ``causal``: of earlier heads alone.
+    """
     if distance is None:
-        return torch.ones_like(x, dtype=torch.bool)[None]
+        return torch.zeros_like(x)
     if causal:
-        return (x - 1).clamp(0, distance) == torch.arange(distance + 1, device=device)[:, None, None]
-    bucket = torch.where(x < 0, x + distance + 1, x + distance).clamp(0, 2 * distance + 1)
-    return bucket == torch.arange(2 * distance + 2, device=device)[:, None, None]
+        return (x - 1).clamp(0, distance)
+    return torch.where(x < 0, x + distance + 1, x + distance).clamp(0, 2 * distance + 1)

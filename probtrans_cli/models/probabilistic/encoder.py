@@ -406,12 +406,6 @@ class ProbabilisticEncoder(Encoder):
             return ternary.dense()
         if isinstance(ternary, Rotary):
             return ternary.at(distances)
-        gamma = self.section.distance
         dense = ternary.dense()
-        if gamma is None:
-            return dense.expand(len(distances), -1, -1, -1)
-        if self.section.causal:
-            bucket = [min(x - 1, gamma) for x in distances]
-        else:
-            bucket = [min(max(x + gamma + (x < 0), 0), 2 * gamma + 1) for x in distances]
-        return dense[torch.tensor(bucket, device=dense.device)]
+        x = torch.tensor(list(distances), device=dense.device)
+        return dense[crf.bucket_of(x, self.section.distance, causal=self.section.causal)]
