@@ -155,8 +155,8 @@ class MeanField:
         # Heads are all words of the sentence but the word itself, or all earlier ones.
         word = torch.arange(n, device=mask.device)
         others = word < word[:, None] if inference.causal else word != word[:, None]
-        allowed = functional.pad(mask[:, None, :] & others, (0, extra), value=True)
-        self.allowed = (allowed & mask[:, :, None])[:, None]
+        allowed = (mask[:, None, :] & mask[:, :, None] & others)[:, None]
+        self.allowed = functional.pad(allowed, (0, extra), value=True) & mask[:, None, :, None]
         if inference.root_label:
             self.allowed = labels_allowed(self.allowed, n, inference.channels)
         self.M = State(
