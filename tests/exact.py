@@ -39,6 +39,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int64
+from small_models import global_scores, infer, root_scores
 from torch import Tensor
 
 from probtrans_cli.models import build
@@ -215,8 +216,8 @@ def gap(encoder: ProbabilisticEncoder, unary: Float[Tensor, "n d"]) -> Gap:
     pairs = pair_scores(encoder, n)
     kind = section.globals.kind if section.globals is not None else None
     how = {"labelled": section.head_labels, "own_label": section.root is not None and section.root.own_label}
-    true = exact(unary, pairs, encoder.root_scores(), encoder.global_scores(), kind, **how)
-    state = encoder.infer(unary[None], mask)[-1]
+    true = exact(unary, pairs, root_scores(encoder), global_scores(encoder), kind, **how)
+    state = infer(encoder, unary[None], mask)[-1]
     return Gap(
         labels=_total_variation(state.labels[0], true.labels),
         heads=_total_variation(state.heads[0], true.heads),

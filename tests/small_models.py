@@ -9,6 +9,8 @@ import torch
 from probtrans_cli.models import Encoded, build
 from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.probabilistic.inference import State
+from probtrans_cli.models.probabilistic.potentials import Potentials
 
 FAST = ("banded", "linear")
 DECOMPOSITIONS: list[dict[str, Any]] = [
@@ -50,6 +52,31 @@ def sentences(lengths: list[int], labels: int = 5, seed: int = 0) -> tuple[torch
     n = max(lengths)
     unary = 2.0 * torch.randn(len(lengths), n, labels, dtype=torch.float64, generator=generator)
     return unary, torch.arange(n) < torch.tensor(lengths)[:, None]
+
+
+def infer(model: ProbabilisticEncoder, unary: torch.Tensor, mask: torch.Tensor) -> list[State]:
+    """All distributions, at the start and after every iteration."""
+    iterations = model.inference.iterations
+    return model.mean_field(Words(unary, mask), all_pairs=True).advance(iterations, history=range(iterations + 1))
+
+
+def potentials_of(model: ProbabilisticEncoder, iteration: int) -> Potentials:
+    """The factors of an iteration, counted from 1."""
+    return model.potentials[0 if model.section.share_potentials else iteration - 1]
+
+
+def root_scores(model: ProbabilisticEncoder, iteration: int = 1) -> torch.Tensor | None:
+    """``T' [h, d, d_root]``, None without a root."""
+    root = potentials_of(model, iteration).root
+    return None if root is None else root.dense()
+
+
+def global_scores(model: ProbabilisticEncoder, iteration: int = 1) -> torch.Tensor | None:
+    """``B [h, m, d]``, or ``[m, d]`` where all channels share it; None without global features."""
+    features = potentials_of(model, iteration).features
+    if features is None:
+        return None
+    return features.dense() if features.by_channel else features.dense()[0]
 
 
 def with_distances(decompositions: list[dict[str, Any]], distances: list[int | None]) -> list[dict[str, Any]]:

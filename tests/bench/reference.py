@@ -33,7 +33,9 @@ class Reference(nn.Module):
         unary, mask = words.unary, words.mask
         section, U, V = self.section, self.ternary.U, self.ternary.V
         n = mask.shape[1]
-        bucket = bucket_of(n, section.distance, mask.device).to(unary.dtype)[None, :, None]
+        word, k = torch.arange(n, device=mask.device), torch.arange(len(U), device=mask.device)
+        bucket = bucket_of(word[:, None] - word, section.distance) == k[:, None, None]
+        bucket = bucket.to(unary.dtype)[None, :, None]
         itself = torch.eye(n, dtype=torch.bool, device=mask.device)
         allowed = (mask[:, :, None] & mask[:, None, :] & ~itself)[:, None]
         states, labels = unary, unary.softmax(-1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import DECOMPOSITIONS, encoder, name, sentences
+from small_models import DECOMPOSITIONS, encoder, global_scores, infer, name, sentences
 
 from probtrans_cli.models.base import Words
 
@@ -65,7 +65,7 @@ def test_the_message_is_attention_in_both_directions(decomposition: dict[str, An
     """Eq. 16 with ``T = Tᵀ = U Vᵀ``: ``G = Σ_c (Q_h,c + Q_h,cᵀ) Q_z V_c U_cᵀ``, asynchronous, any length."""
     model = symmetric(decomposition, iterations=iterations)
     unary, mask = sentences([5])
-    states = model.infer(unary, mask)
+    states = infer(model, unary, mask)
     labels, heads = states[-2].labels[0], states[-1].heads[0]
     U, V = factors(model)
     channels = heads @ (labels @ V) + heads.mT @ (labels @ V)
@@ -79,7 +79,7 @@ def test_two_words_are_attention(decomposition: dict[str, Any], weight: float | 
     """Eq. 28-29 hold exactly wherever ``Q_h,c`` is symmetric. Of two words each has the other as head."""
     model = symmetric(decomposition, iterations=3, message_weight={"heads": weight})
     unary, mask = sentences([2])
-    labels = model.infer(unary, mask)[-2].labels[0]
+    labels = infer(model, unary, mask)[-2].labels[0]
     torch.testing.assert_close(message(model, unary, mask), attention(model, labels), rtol=0, atol=1e-12)
 
 
@@ -110,7 +110,7 @@ def test_of_three_words_attention_is_an_approximation() -> None:
     for seed in range(20):
         model = symmetric({"kind": "uv", "rank": 3}, iterations=1, seed=seed)
         unary, mask = sentences([5], seed=seed)
-        heads = model.infer(unary, mask)[-1].heads[0]
+        heads = infer(model, unary, mask)[-1].heads[0]
         G = message(model, unary, mask)
         heads_apart = max(heads_apart, float((heads - heads.mT).abs().max()))
         message_apart = max(message_apart, float((G - attention(model, unary[0].softmax(-1))).abs().max()))
@@ -126,7 +126,7 @@ def test_global_features_are_a_feed_forward_layer() -> None:
     for length in (1, 2):
         model = symmetric(decomposition, iterations=3, **options)
         unary, mask = sentences([length])
-        labels, B = model.infer(unary, mask)[-2].labels[0], model.global_scores()
+        labels, B = infer(model, unary, mask)[-2].labels[0], global_scores(model)
         expected = (labels @ B.mT).softmax(-1) @ B
         if length > 1:  # Eq. 60: attention and feed-forward, side by side
             expected = expected + attention(model, labels)

@@ -301,7 +301,7 @@ def test_updates_of_a_slot_never_raise_its_free_energy() -> None:
         model = encoder("plain", seed=number, **KINDS[number % 3] | others | exactly)
         mask, unary = torch.ones(1, 5, dtype=torch.bool), torch.randn(1, 5, model.section.labels).double()
         prefix = model.latent_mean(torch.randn(1, 5, model.section.labels).double())
-        slots = Slots(Sentences(unary, mask), model.factors()[:1], model.inference, prefix=prefix)
+        slots = Slots(Sentences(unary, mask), model.factors()[:1], model.inference, prefixes=[prefix])
         slots.Q = slots.Q._replace(prefix=prefix)
         energies = [float(slots.energy(slots.Q).detach())]
         for _ in range(6):

@@ -9,9 +9,19 @@ import pytest
 import torch
 from exact import exact, pair_scores
 from oracle import Sentence
-from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
+from small_models import (
+    DECOMPOSITIONS,
+    GLOBALS,
+    encoder,
+    global_scores,
+    infer,
+    name,
+    root_scores,
+    sentences,
+    with_distances,
+)
 
-from probtrans_cli.models.probabilistic.inference import State
+from probtrans_cli.models.probabilistic.inference import RECTIFIED, State
 
 ROOT = {"labels": 3}
 MODELS: list[dict[str, Any]] = [
@@ -52,7 +62,7 @@ def allowed_softmax(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor
 
 
 def states(model: Any, unary: torch.Tensor, mask: torch.Tensor) -> list[State]:
-    start, *_, end = model.infer(unary, mask)
+    start, *_, end = infer(model, unary, mask)
     return [start, end, random_state(start, 1), random_state(start, 2)]
 
 
@@ -83,7 +93,7 @@ def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, v
     inference = model.inference
     how = (inference.labels, inference.heads, inference.labels, inference.features)[number]
     new = state[number].clone()  # type: ignore[union-attr]
-    if number == 3 and inference.rectified:
+    if number == 3 and inference.of_features is RECTIFIED:
         new[index] = gradient[index].clamp_min(0.0)
     else:
         scores, allowed = gradient[index] / how.weight, state[number][index] > 0  # type: ignore[index]
@@ -98,7 +108,7 @@ def test_sequential_updates_never_raise_the_energy(options: dict[str, Any]) -> N
     scores = SCORES[(3 * seed) % len(SCORES)]
     model = encoder(**scores, **options, labels=3, seed=seed).requires_grad_(False)
     unary, mask = sentences([3, 1], labels=3, seed=seed)
-    start = model.infer(unary, mask)[0]
+    start = infer(model, unary, mask)[0]
     generator = torch.Generator().manual_seed(seed)
     for state in (start, random_state(start, seed)):
         now, before = state, model.energy(unary, mask, state)
@@ -134,7 +144,7 @@ def single(state: State, b: int, n: int, width: int) -> State:
 
 def loops(model: Any, unary: torch.Tensor, state: State) -> float:
     """``E - λ_Z H(Z) - λ_H H(H)`` by loops over the variables, with the messages of ``oracle.py``."""
-    root, features = model.root_scores(), model.global_scores()
+    root, features = root_scores(model), global_scores(model)
     sentence = Sentence(model.section, unary, lambda x: model.ternary_scores([x])[0], root, features)
     labels, heads = state.labels.tolist(), state.heads.tolist()
     at_root = [] if state.root is None else state.root.tolist()
@@ -175,13 +185,13 @@ def test_the_energy_bounds_the_log_partition(scores: dict[str, Any], options: di
         kind = None if model.globals is None else model.globals.kind
         pairs = pair_scores(model, 3)
         how = {"labelled": model.section.head_labels, "own_label": model.inference.root_label}
-        return float(exact(unary[0], pairs, model.root_scores(), model.global_scores(), kind, **how).log_partition)
+        return float(exact(unary[0], pairs, root_scores(model), global_scores(model), kind, **how).log_partition)
 
     for state in states(model, unary, mask):
         assert -float(model.energy(unary, mask, state)) <= log_partition() + 1e-9
     for parameter in model.parameters():
         parameter.zero_()
-    end = model.infer(unary, mask)[-1]
+    end = infer(model, unary, mask)[-1]
     assert abs(-float(model.energy(unary, mask, end)) - log_partition()) < 1e-9
 
 
@@ -191,7 +201,7 @@ def test_energy_has_gradients() -> None:
     unary, mask = sentences([3, 2])
     unary.requires_grad_()
     with torch.no_grad():
-        state = model.infer(unary, mask)[-1]
+        state = infer(model, unary, mask)[-1]
     (gradient,) = torch.autograd.grad(model.energy(unary, mask, state).sum(), unary)
     torch.testing.assert_close(gradient, -state.labels)
 
@@ -203,4 +213,4 @@ def test_fields_without_an_energy_are_refused(options: dict[str, Any], message: 
     model = encoder(**options)
     unary, mask = sentences([3])
     with pytest.raises(ValueError, match=message):
-        model.energy(unary, mask, model.infer(unary, mask)[-1])
+        model.energy(unary, mask, infer(model, unary, mask)[-1])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from oracle import Drop, keep_all, mean_field_loops
-from small_models import encoder, sentences
+from small_models import encoder, global_scores, infer, root_scores, sentences
 
 from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic import inference
@@ -76,7 +76,7 @@ def test_the_encoder_equals_the_loops(seed: int) -> None:
     model = encoder(**section, seed=seed)
     unary, mask = sentences(lengths, labels=section["labels"], seed=seed)
     n = mask.shape[1]
-    encoded, states = model(Words(unary, mask), arcs=True), model.infer(unary, mask)
+    encoded, states = model(Words(unary, mask), arcs=True), infer(model, unary, mask)
     fast = model(Words(unary, mask))  # without arcs messages may be computed in another way
     model.messages = "plain"
     plain = model(Words(unary, mask), arcs=True)
@@ -152,7 +152,7 @@ def loops(model: Any, unary: torch.Tensor, drop: Drop = keep_all) -> Any:
     """The trace of one sentence, with the scores that the encoder says it has."""
 
     def scores(t: int) -> tuple[Any, Any, Any]:
-        root, features = model.root_scores(t), model.global_scores(t)
+        root, features = root_scores(model, t), global_scores(model, t)
         return (
             lambda x: model.ternary_scores([x], t)[0].numpy(),
             None if root is None else root.numpy(),

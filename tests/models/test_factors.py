@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import encoder, sentences
+from small_models import encoder, root_scores, sentences
 from torch import Tensor
 
 from probtrans_cli.errors import UsageError
@@ -65,7 +65,7 @@ def assignment(labels: tuple[int, ...], heads: tuple[int, ...], root: int) -> St
 def loop_score(model: Any, unary: Tensor, labels: tuple[int, ...], heads: tuple[int, ...], root: int) -> float:
     """The score of one assignment by loops over words, written from the definitions of the factors."""
     n = len(labels)
-    T, at_root = model.ternary_scores(range(1 - n, n)), model.root_scores()
+    T, at_root = model.ternary_scores(range(1 - n, n)), root_scores(model)
     total = sum(float(unary[0, i, a]) for i, a in enumerate(labels))
     for i, j in enumerate(heads):
         score = at_root[0, labels[i], root] if j == n else T[i - j + n - 1, 0, labels[i], labels[j]]

@@ -23,7 +23,7 @@ from support import ROOT, environment
 
 from probtrans_cli.models.probabilistic.fast import meanfield
 from probtrans_cli.models.probabilistic.fast.bands import ByHandBand, TraceableBand
-from probtrans_cli.models.probabilistic.fast.layout import Layout, offsets
+from probtrans_cli.models.probabilistic.fast.layout import Layout
 from probtrans_cli.models.probabilistic.inference import over
 from probtrans_cli.models.probabilistic.projections import Sides
 
@@ -251,7 +251,7 @@ def band_of(tensors: list[torch.Tensor], *, fused: bool) -> list[torch.Tensor]:
         from probtrans_cli.models.probabilistic.fast.triton_bands import PRODUCTS
 
         kind = partial(ByHandBand, products=PRODUCTS)
-    near = [kind(sides, offsets(2)) for _ in range(2)]
+    near = [kind(sides, [-2, -1, 1, 2]) for _ in range(2)]
     return [*everything([near[0].scores()], tensors), *everything(near[1].messages(p)[:2], tensors)]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from exact import gap, pair_scores
+from small_models import root_scores
 from support import Invoke
 from torch import Tensor
 
@@ -73,7 +74,7 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
     q = unary[0].softmax(-1)
     plain = encoder_of(heads=heads, root=root, head_bias=None)
     plain.load_state_dict(encoder.state_dict())
-    ternary, at_root = pair_scores(plain, n), plain.root_scores()
+    ternary, at_root = pair_scores(plain, n), root_scores(plain)
     expected = torch.full((2, n, n + 1), -math.inf, dtype=torch.float64)
     for c in range(2):
         for i in range(n):

@@ -11,7 +11,7 @@ import torch
 from exact import gap
 from oracle import on_the_sphere
 from scipy.special import ive
-from small_models import encoder, name, sentences
+from small_models import encoder, infer, name, sentences
 from torch.nn import functional
 
 from probtrans_cli.models import InconsistentError, build
@@ -120,7 +120,7 @@ def test_sequential_updates_never_raise_the_energy(options: dict[str, Any], monk
     monkeypatch.setattr(inference, "_STEPS", 60)
     model = encoder(**SPHERICAL, **options, labels=3).requires_grad_(False)
     unary, mask = sentences([4, 2], labels=3)
-    state = model.infer(unary, mask)[-1]
+    state = infer(model, unary, mask)[-1]
     before = first = model.energy(unary, mask, state)
     weight = model.inference.labels.weight
     for i in [*range(4), -1, *range(4)]:

@@ -11,16 +11,16 @@ import pytest
 import torch
 from oracle import on_the_sphere
 from pydantic import ValidationError
-from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences
+from small_models import DECOMPOSITIONS, GLOBALS, encoder, global_scores, infer, name, root_scores, sentences
 from torch import nn
 
 from probtrans_cli.models import build
-from probtrans_cli.models.base import Words
+from probtrans_cli.models.base import Encoded, Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean, TiedOutput
 from probtrans_cli.models.probabilistic.crf import bucket_of
-from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder, message_norm
-from probtrans_cli.models.probabilistic.fast.layout import offsets
+from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
 from probtrans_cli.models.probabilistic.potentials import bucket_count
 from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.model import ProbabilisticTransformer
@@ -213,10 +213,10 @@ def test_root_and_global_scores_are_those_of_their_factors() -> None:
         model = encoder(root=root, labels=4)
         expected = torch.einsum(equation, *(getattr(model.root, factor) for factor in factors.split()))
         assert expected.shape == (2, 4, 3)
-        torch.testing.assert_close(model.root_scores(), expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(root_scores(model), expected, rtol=0, atol=1e-12)
     for features in GLOBALS:
         model = encoder(globals=features, labels=4)
-        B, part = model.global_scores(), model.globals
+        B, part = global_scores(model), model.globals
         alone = features["kind"] in ("single-split", "rectified")
         assert B.shape == ((3, 4) if alone else (2, 3, 4))
         if features.get("parameterization") == "neural":
@@ -224,20 +224,24 @@ def test_root_and_global_scores_are_those_of_their_factors() -> None:
             torch.testing.assert_close(B, expected, rtol=0, atol=1e-12)
         else:
             assert torch.equal(B, part.B.squeeze(0) if alone else part.B)
-    assert encoder().root_scores() is None
-    assert encoder().global_scores() is None
+    assert root_scores(encoder()) is None
+    assert global_scores(encoder()) is None
 
 
 def test_buckets_are_those_of_equation_10() -> None:
     for gamma in (None, 0, 1, 3):
-        planes = bucket_of(9, gamma, torch.device("cpu"))
-        assert len(planes) == bucket_count(gamma) == (1 if gamma is None else 2 * gamma + 2)
-        for i, j in itertools.permutations(range(9), 2):
-            assert planes[:, i, j].nonzero().tolist() == [[bucket(i - j, gamma)]]
-    assert [bucket(x, 3) for x in offsets(3)] == [*range(1, 7)]
+        assert bucket_count(gamma) == (1 if gamma is None else 2 * gamma + 2)
+        distances = [x for x in range(-8, 9) if x != 0]
+        assert bucket_of(torch.tensor(distances), gamma).tolist() == [bucket(x, gamma) for x in distances]
+    assert [bucket(x, 3) for x in offset_tensor(3, torch.device("cpu")).tolist()] == [*range(1, 7)]
 
 
 # --- the penalty ------------------------------------------------------------------------------------------------------
+
+
+def penalty(model: ProbabilisticEncoder) -> torch.Tensor:
+    """The penalty of a weight of 1."""
+    return model.regularizer(Optim.model_validate({"ternary_penalty": {"weight": 1.0}}))["ternary_penalty"]
 
 
 @pytest.mark.parametrize(("decomposition", "distance", "symmetric"), SHAPES, ids=name)
@@ -247,8 +251,8 @@ def test_penalty_is_the_norm_of_the_whole_of_t(
     model = encoder(decomposition=decomposition, distance=distance, symmetric=symmetric)
     parameters = list(model.parameters())
     norm = model.ternary_scores().norm()
-    torch.testing.assert_close(model.penalty(), norm)
-    pairs = (torch.autograd.grad(value, parameters, retain_graph=True) for value in (model.penalty(), norm))
+    torch.testing.assert_close(penalty(model), norm)
+    pairs = (torch.autograd.grad(value, parameters, retain_graph=True) for value in (penalty(model), norm))
     for left, right in zip(*pairs, strict=True):
         torch.testing.assert_close(left, right)
 
@@ -266,7 +270,7 @@ def test_penalty_of_a_rotation_is_the_mean_over_its_angles() -> None:
             R = torch.tensor(turn, dtype=torch.float64)
             total = total + torch.einsum("cpa,pq,cqe->cae", U[:, :, plane], R, V[:, :, plane])
         norms.append(float(total.square().sum()))
-    assert float(model.penalty()) ** 2 == pytest.approx(sum(norms) / len(norms), rel=1e-12)
+    assert float(penalty(model)) ** 2 == pytest.approx(sum(norms) / len(norms), rel=1e-12)
 
 
 # --- potentials of every iteration ------------------------------------------------------------------------------------
@@ -280,14 +284,14 @@ def test_each_iteration_may_have_potentials_of_its_own() -> None:
     assert more == names | {f"later.{number}.{name}" for number in (0, 1) for name in names}
     scores = [own.ternary_scores(iteration=number) for number in (1, 2, 3)]
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(scores, 2))
-    torch.testing.assert_close(own.penalty() ** 2, sum(one.square().sum() for one in scores))
+    torch.testing.assert_close(penalty(own) ** 2, sum(one.square().sum() for one in scores))
     assert torch.equal(shared.ternary_scores(iteration=3), shared.ternary_scores())
     for model, wrong in itertools.product((shared, own), (0, 4)):
         with pytest.raises(ValueError, match="iterations 1 to 3"):
             model.ternary_scores(iteration=wrong)
     assert "each with potentials of its own" in own.section.describe()
     assert "of its own" not in shared.section.describe()
-    for one, other in ((own.root_scores(2), own.later[0].root), (own.global_scores(3), own.later[1].globals)):
+    for one, other in ((root_scores(own, 2), own.later[0].root), (global_scores(own, 3), own.later[1].globals)):
         assert one is not None
         torch.testing.assert_close(one, other.dense())
 
@@ -310,17 +314,17 @@ def test_gains_scale_scores_at_the_word_and_at_its_head(options: dict[str, Any])
             scaled = gains[:, None] * gains * plain.ternary_scores(distances)
             torch.testing.assert_close(model.ternary_scores(distances), scaled, rtol=0, atol=1e-12)
         if root is not None:
-            of_root = model.root.gains[:, None] * plain.root_scores()
-            torch.testing.assert_close(model.root_scores(), of_root, rtol=0, atol=1e-12)
+            of_root = model.root.gains[:, None] * root_scores(plain)
+            torch.testing.assert_close(root_scores(model), of_root, rtol=0, atol=1e-12)
         if features is not None:
-            of_features = model.globals.gains * plain.global_scores()
-            torch.testing.assert_close(model.global_scores(), of_features, rtol=0, atol=1e-12)
+            of_features = model.globals.gains * global_scores(plain)
+            torch.testing.assert_close(global_scores(model), of_features, rtol=0, atol=1e-12)
     if options["decomposition"]["kind"] == "rotary":
         plain.ternary.U *= gains
         plain.ternary.V *= gains
-        torch.testing.assert_close(model.penalty(), plain.penalty())
+        torch.testing.assert_close(penalty(model), penalty(plain))
     else:
-        torch.testing.assert_close(model.penalty(), model.ternary_scores().norm())
+        torch.testing.assert_close(penalty(model), model.ternary_scores().norm())
 
 
 @torch.no_grad()
@@ -405,7 +409,8 @@ def test_how_loud_messages_are() -> None:
             own += float(unary[b, i, a] - unary[b, i].mean()) ** 2
             heard += float(messages[b, i, a] - messages[b, i].mean()) ** 2
     scores = torch.where(mask[:, :, None], unary + messages + torch.randn(2, 4, 1), 1e9)
-    assert float(message_norm(unary, scores, mask)) == pytest.approx((heard / own) ** 0.5, rel=1e-5)
+    norm = encoder().float().figures(Words(unary, mask), Encoded(scores))["message_norm"]
+    assert float(norm) == pytest.approx((heard / own) ** 0.5, rel=1e-5)
 
 
 @torch.no_grad()
@@ -423,7 +428,7 @@ def test_an_encoder_tells_how_loud_its_messages_are(options: dict[str, Any]) -> 
     if "latent" in options:
         messages = 0.5 * states.states - unary
     else:
-        messages = model.infer(unary, words.mask)[-1].labels.log() - unary
+        messages = infer(model, unary, words.mask)[-1].labels.log() - unary
         messages, unary = (values - values.mean(-1, keepdim=True) for values in (messages, unary))
     found = model.figures(words, states)
     assert float(found["message_norm"]) == pytest.approx(float(messages.norm() / unary.norm()), rel=1e-4)

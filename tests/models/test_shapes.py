@@ -31,12 +31,12 @@ def test_annotations_hold_in_the_tests_of_contracts() -> None:
 def test_a_wrong_shape_is_found() -> None:
     script = """
 import conftest, torch
-from probtrans_cli.models.probabilistic.inference import candidates
-candidates(torch.ones(2, 3, 4, dtype=torch.bool))
+from probtrans_cli.models.probabilistic.inference import labels_allowed
+labels_allowed(torch.ones(2, 3, 4, dtype=torch.bool), 0, 2)
 """
     path = {"PROBTRANS_SHAPES": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=ROOT, env=environment() | path, capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
-    assert "candidates" in done.stderr
+    assert "labels_allowed" in done.stderr
     assert "TypeCheckError" in done.stderr

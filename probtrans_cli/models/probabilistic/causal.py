@@ -46,7 +46,7 @@ s̄        prior        [d]             message of a hidden word to its label
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
@@ -82,13 +82,11 @@ class Chain(Factor):
         super().__init__()
         self.C = nn.Parameter(torch.randn(labels, labels) / labels**0.5)
 
-    def message(self, prefix: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        """Return ``C q_{t-1}``, zero for the first word."""
+    def message(self, prefix: Float[Tensor, "b n d"], *, behind: bool = False) -> Float[Tensor, "b n2 d"]:
+        """Return ``C q_{t-1}``, zero for the first word; ``behind``: ``C q_n``, to the slot behind the prefix alone."""
+        if behind:
+            return functional.linear(functional.pad(prefix, (0, 0, 1, 0))[:, -1:], self.C)
         return shifted(functional.linear(prefix, self.C))
-
-    def next_message(self, prefix: Float[Tensor, "b n d"]) -> Float[Tensor, "b 1 d"]:
-        """Return ``C q_n``, to the slot behind the prefix, zero if that is the first one."""
-        return functional.linear(functional.pad(prefix, (0, 0, 1, 0))[:, -1:], self.C)
 
     def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
         assert Q.prefix is not None, "it is a factor of a causal field"
@@ -98,7 +96,8 @@ class Chain(Factor):
 class Slots(MeanField):
     """Mean field of all slots at once.
 
-    ``prefix [b, n, d]``: q of all words; None: in every iteration that of the iteration before.
+    ``prefixes [b, n, d]``: q of all words, in every iteration, the last one in all further ones; None: that of the
+    iteration before.
     """
 
     def __init__(
@@ -107,38 +106,17 @@ class Slots(MeanField):
         factors: Sequence[Sequence[Factor]],
         inference: Inference,
         dropout: float = 0.0,
-        prefix: Float[Tensor, "b n d"] | None = None,
+        prefixes: Sequence[Float[Tensor, "b n d"]] | None = None,
     ) -> None:
         super().__init__(sentences, factors, inference, dropout)
-        self.prefix = prefix
+        self.prefixes = prefixes
 
     def iterate(self) -> None:
-        self.Q = self.Q._replace(prefix=self.Q.labels if self.prefix is None else self.prefix)
+        prefix = self.Q.labels
+        if self.prefixes is not None:
+            prefix = self.prefixes[min(self.iteration, len(self.prefixes) - 1)]
+        self.Q = self.Q._replace(prefix=prefix)
         super().iterate()
-
-
-def content(
-    form: type[Slots],
-    sentences: Sentences,
-    factors: Sequence[Sequence[Factor]],
-    inference: Inference,
-    dropout: float,
-    history: Collection[int],
-    *,
-    serial: bool,
-) -> tuple[Slots, list[State]]:
-    """Run all iterations of all slots, whose words are known; return also the states after those of ``history``.
-
-    ``serial``: all iterations are repeated until no q changes any more. Slot t is final after t times at the latest.
-    """
-    slots = form(sentences, factors, inference, dropout)
-    kept = slots.advance(inference.iterations, history=history)
-    for _ in range(sentences.mask.shape[1] - 1 if serial else 0):
-        before, slots = slots.Q.labels, form(sentences, factors, inference, dropout, slots.Q.labels)
-        kept = slots.advance(inference.iterations, history=history)
-        if torch.equal(slots.Q.labels, before):
-            break
-    return slots, kept
 
 
 def predicted(hidden: Slots, unary: Sequence[Float[Tensor, "*b d"]], rounds: int) -> Float[Tensor, "b n d"]:
@@ -147,7 +125,7 @@ def predicted(hidden: Slots, unary: Sequence[Float[Tensor, "*b d"]], rounds: int
     for number in range(rounds):
         hidden.unary = unary[min(number, len(unary) - 1)]
         hidden.advance(1)
-    return hidden.states()
+    return hidden.representations()[0]
 
 
 def log_messages(prefix: Float[Tensor, "b n d"], factors: Sequence[Factor]) -> Float[Tensor, "b n d"]:

@@ -44,17 +44,15 @@ from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import grad
 from torch.nn import functional
 
 from probtrans_cli.models.probabilistic.inference import (
     Inference,
-    Result,
     Sentences,
     State,
-    candidates,
     labels_allowed,
     latent_of,
     over,
@@ -99,8 +97,9 @@ class Ternary(Factor):
         u, v = self.sides(Q.labels)
         if Q.prefix is not None:
             v = self.sides(Q.prefix)[1]
-        bucket = bucket_of(Q.labels.shape[1], self.distance, Q.labels.device, causal=self.causal)
-        F = torch.einsum("bikcr,bjkcr->bckij", u, v).mul(bucket).sum(2)
+        word, k = torch.arange(u.shape[1], device=u.device), torch.arange(u.shape[2], device=u.device)
+        bucket = bucket_of(word[:, None] - word, self.distance, causal=self.causal)
+        F = torch.einsum("bikcr,bjkcr->bckij", u, v).mul(bucket == k[:, None, None]).sum(2)
         return (Q.word_heads * F).sum((1, 2, 3))
 
 
@@ -153,7 +152,10 @@ class MeanField:
         root = sum(factor.root_labels for factor in factors[0])
         extra = any(factor.has_root for factor in factors[0]) + sum(factor.candidates for factor in factors[0])
         second = next((factor.second_heads for factor in factors[0] if factor.second_heads is not None), None)
-        allowed = candidates(mask, causal=inference.causal)
+        # Heads are all words of the sentence but the word itself, or all earlier ones.
+        word = torch.arange(n, device=mask.device)
+        others = word < word[:, None] if inference.causal else word != word[:, None]
+        allowed = (mask[:, None, :] & mask[:, :, None] & others)[:, None]
         self.allowed = functional.pad(allowed, (0, extra), value=True) & mask[:, None, :, None]
         if inference.root_label:
             self.allowed = labels_allowed(self.allowed, n, inference.channels)
@@ -222,50 +224,48 @@ class MeanField:
             return self.inference.of_features.mean(M) * self.mask[:, :, None, None]
         if not self.inference.tree:
             return over(M, self.allowed, labelled=self.inference.labelled)
-        scores = self._of_candidates(M) if self.inference.labelled else M
-        return head_marginals(scores, self.mask, labelled=self.inference.labelled)
-
-    def _of_candidates(self, M: Tensor) -> Tensor:
-        return M.masked_fill(~self.allowed, torch.finfo(M.dtype).min)
-
-    def _state(self) -> State:
-        return self.Q._replace(scores=self._of_candidates(self.M.heads)) if self.inference.scored else self.Q
+        if self.inference.labelled:
+            M = M.masked_fill(~self.allowed, torch.finfo(M.dtype).min)
+        return head_marginals(M, self.mask, labelled=self.inference.labelled)
 
     def _drop(self, values: Tensor) -> Tensor:
         return functional.dropout(values, self.dropout) if self.dropout > 0.0 else values
 
-    def run(self, *, at: Tensor | None = None, history: Collection[int] = ()) -> Result:
-        """Run all iterations; ``history``: when to keep the state, 0 = at the start; ``at`` saves work in ``fast/``."""
-        del at
-        kept = [self._state()] if 0 in history else []
-        kept += self.advance(self.inference.iterations, history=history)
-        return Result(self.states(), self.M.root, kept)
-
     def run_heads(self, iterations: Collection[int]) -> list[Float[Tensor, "b c n m"]]:
-        """Return the head distributions after some iterations, in order; instead of :meth:`run`."""
+        """Return the head distributions after some iterations, in order; instead of :meth:`advance`."""
         return [state.heads for state in self.advance(max(iterations), history=iterations)]
 
     def advance(
-        self, iterations: int, bias: Tensor | None = None, history: Collection[int] = (), before: int | None = None
+        self,
+        iterations: int,
+        bias: Tensor | None = None,
+        history: Collection[int] = (),
+        before: int | None = None,
+        at: Tensor | None = None,
     ) -> list[State]:
         """Run some more iterations, with ``bias [b, n, d]`` added to the unary scores of these alone.
 
-        ``before``: go on with the potentials after this many iterations. Returns the states after those of ``history``.
+        ``before``: go on with the potentials after this many iterations; ``at``: saves work in ``fast/``. Returns the
+        states after the iterations of ``history``, 0 = before the first.
         """
+        del at
         self.iteration = self.iteration if before is None else before
         unary, kept = self.unary, []
         if bias is not None:
             self.unary = unary + bias * self.mask[:, :, None]
-        for iteration in range(1, iterations + 1):
-            self.iterate()
+        for iteration in range(iterations + 1):
+            if iteration > 0:
+                self.iterate()
             if iteration in history:
-                kept.append(self._state())
+                M = self.M.heads
+                scores = M.masked_fill(~self.allowed, torch.finfo(M.dtype).min) if self.inference.scored else None
+                kept.append(self.Q._replace(scores=scores))
         self.unary = unary
         return kept
 
-    def states(self) -> Float[Tensor, "b n d"]:
-        """Return ``M_Z``, zero on padding."""
-        return self.M.labels * self.mask[:, :, None]
+    def representations(self) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b e"] | None]:
+        """Return ``M_Z``, zero on padding, and ``M_root``, None without a root."""
+        return self.M.labels * self.mask[:, :, None], self.M.root
 
     def energy(self, Q: State) -> Float[Tensor, " b"]:
         """Return ``-E(Q) - λ_Z (Σ_i H(Q_i) + H(Q_root)) - λ_H Σ_ic H(Q_ic) - λ_G Σ H(Q_G)`` (A.2, A.4).
@@ -283,13 +283,13 @@ class MeanField:
         return torch.sub(-self.expected_score(Q), entropy)
 
 
-def bucket_of(n: int, distance: int | None, device: torch.device, *, causal: bool = False) -> Bool[Tensor, "k n n"]:
-    """Return ``f(i-j) = k`` for every pair of n words, child i and head j (Eq. 10); ``causal``: of earlier heads."""
-    word = torch.arange(n, device=device)
-    x = word[:, None] - word[None, :]
+def bucket_of(x: Int[Tensor, "*n"], distance: int | None, *, causal: bool = False) -> Int[Tensor, "*n"]:
+    """Return the bucket ``f(x)`` of distances ``x = i - j`` of a child i and a head j (Eq. 10).
+
+    ``distance``: γ, None for one bucket; ``causal``: of earlier heads alone.
+    """
     if distance is None:
-        return torch.ones_like(x, dtype=torch.bool)[None]
+        return torch.zeros_like(x)
     if causal:
-        return (x - 1).clamp(0, distance) == torch.arange(distance + 1, device=device)[:, None, None]
-    bucket = torch.where(x < 0, x + distance + 1, x + distance).clamp(0, 2 * distance + 1)
-    return bucket == torch.arange(2 * distance + 2, device=device)[:, None, None]
+        return (x - 1).clamp(0, distance)
+    return torch.where(x < 0, x + distance + 1, x + distance).clamp(0, 2 * distance + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import cast
@@ -31,7 +31,15 @@ from probtrans_cli.models.probabilistic.factors import FACTOR_KINDS, ArcsFactor,
 from probtrans_cli.models.probabilistic.fast import meanfield as fast
 from probtrans_cli.models.probabilistic.fast.causal import FastSlots, NextSlot
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
-from probtrans_cli.models.probabilistic.inference import Inference, Sentences, State, Update, latent_of
+from probtrans_cli.models.probabilistic.inference import (
+    LATENT,
+    RECTIFIED,
+    Inference,
+    Sentences,
+    State,
+    Update,
+    latent_of,
+)
 from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
 from probtrans_cli.models.width import Scale, scales_of_field
 from probtrans_cli.recipe.model import ProbabilisticTransformer
@@ -82,7 +90,7 @@ class ProbabilisticEncoder(Encoder):
             tree=section.heads == "tree",
             latent=section.latent,
             label_variables=section.label_variables,
-            rectified=rectified,
+            of_features=RECTIFIED if rectified else LATENT["categorical"],
             labelled=section.head_labels and section.channels > 1,  # a single label is no choice
             root_label=section.root is not None and section.root.own_label,
         )
@@ -157,17 +165,33 @@ class ProbabilisticEncoder(Encoder):
         return None
 
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
-        penalty = section.ternary_penalty
-        return {"ternary_penalty": penalty.weight * self.penalty()} if penalty.weight > 0.0 else {}
+        """See :meth:`Encoder.regularizer`: the Frobenius norm of the whole of ``T``, of all iterations and rounds."""
+        weight = section.ternary_penalty.weight
+        if weight == 0.0:
+            return {}
+        sets = [*self.potentials, *(self.readout_potentials if self.readout else ())]
+        square = torch.stack([potentials.ternary.squared_norm() for potentials in sets]).sum()
+        norm = square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0
+        return {"ternary_penalty": weight * norm}
 
     def figures(self, words: Words, encoded: Encoded) -> Mapping[str, Tensor]:
-        """``message_norm``, see :func:`message_norm`."""
-        states = encoded.states
+        """Return ``message_norm``, ``|G| / |S|``: how much louder than a word itself its neighbours are.
+
+        It is of all real words of a batch. G, the messages, are the scores of the last iteration, before they are
+        divided by λ_Z, less S, the unary ones (with damping, some of the messages of earlier iterations is in them).
+        What all labels of a variable share is left out of both, because it changes no distribution; of a spherical one
+        it counts. Far above 5, a label hardly hears its own word.
+        """
+        states, unary, mask = encoded.states, words.vectors, words.mask
         if self.section.output == "probabilities":  # the scores again, but for what all labels of a word share
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
         scores = self.inference.labels.weight * states
-        variables = self.facts.label_variables if self.facts.has_latent_labels else 0
-        return {"message_norm": message_norm(words.vectors, scores, words.mask, variables)}
+        S, G = unary[mask].float(), (scores - unary)[mask].float()
+        if self.facts.has_latent_labels:
+            S, G = (x.reshape(len(x), self.facts.label_variables, -1) for x in (S, G))
+            S, G = (x - x.mean(-1, keepdim=True) for x in (S, G))
+        own, heard = S.norm(), G.norm()
+        return {"message_norm": heard / own.clamp_min(torch.finfo(own.dtype).tiny)}
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         if not self.facts.has_latent_labels:
@@ -186,9 +210,10 @@ class ProbabilisticEncoder(Encoder):
         if self.section.causal:
             return self._read(words, wanted)
         history = sorted({*wanted, *self.scored})
-        inference = self._mean_field(words, all_pairs=self.inference.scored, arcs=bool(history))
-        states, root, kept = inference.run(at=at, history=history)
+        inference = self.mean_field(words, all_pairs=self.inference.scored, arcs=bool(history))
+        kept = inference.advance(self.inference.iterations, history=history, at=at)
         after = dict(zip(history, kept, strict=True))
+        states, root = inference.representations()
         if self.section.output == "probabilities":
             states = states.softmax(-1) * words.mask[:, :, None]
             root = None if root is None else root.softmax(-1)
@@ -202,37 +227,39 @@ class ProbabilisticEncoder(Encoder):
 
     def _read(self, words: Words, history: Collection[int]) -> Encoded:
         """Read words one by one: arcs and, without a readout, states are those of the content (``causal.py``)."""
-        slots, sentences = causal.Slots if self.plain else FastSlots, Sentences(words.vectors, words.mask)
-        content, kept = causal.content(
-            slots,
-            sentences,
-            self.factors(),
-            self.inference,
-            self._dropout,
-            history,
-            serial=self.section.content == "serial",
-        )
+        slots, dropout, iterations = causal.Slots if self.plain else FastSlots, self._dropout, self.inference.iterations
+        sentences, factors = Sentences(words.vectors, words.mask), self.factors()
+        content = slots(sentences, factors, self.inference, dropout)
+        kept = content.advance(iterations, history=history)
+        # Serially, all iterations are repeated until no q changes any more; slot t is final after t times at most.
+        for _ in range(words.mask.shape[1] - 1 if self.section.content == "serial" else 0):
+            before = content.Q.labels
+            content = slots(sentences, factors, self.inference, dropout, [before])
+            kept = content.advance(iterations, history=history)
+            if torch.equal(content.Q.labels, before):
+                break
         arcs = torch.stack([state.heads for state in kept], dim=1) if kept else None
         if words.readout is None:
-            return Encoded(content.states(), None, arcs)
+            return Encoded(content.representations()[0], None, arcs)
         # The scores of the labels of words that are hidden, by the labels of the words before each.
         prefix, rounds = content.Q.labels, words.readout.rounds
         if rounds is None:
             return Encoded(causal.log_messages(prefix, self.factors(self.readout_potentials)[-1]), None, arcs)
-        unary, rest = self._hidden(words.readout, prefix.dtype, lambda chain: chain.message(prefix))
+        unary, rest = self._hidden(words.readout, prefix)
         sentences = Sentences(unary[0].expand_as(prefix), words.mask)
-        hidden = slots(sentences, rest, self.inference, self._dropout, prefix)
+        hidden = slots(sentences, rest, self.inference, dropout, [prefix])
         return Encoded(causal.predicted(hidden, unary, rounds), None, arcs)
 
     def _hidden(
-        self, readout: Readout, dtype: torch.dtype, chained: Callable[[causal.Chain], Tensor]
+        self, readout: Readout, prefix: Float[Tensor, "b n d"], *, behind: bool = False
     ) -> tuple[list[Float[Tensor, "*b d"]], list[list[Factor]]]:
-        """Return ``s̄ + C q_{t-1}`` of every round, and its factors without the chain."""
+        """Return ``s̄ + C q_{t-1}`` of every round, and its factors without the chain; ``behind``: as of the chain."""
         assert readout.prior is not None, "a network knows its words"
         factors = self.factors(self.readout_potentials)
         chains = [[factor for factor in of_round if isinstance(factor, causal.Chain)] for of_round in factors]
         rest = [[factor for factor in of_round if not isinstance(factor, causal.Chain)] for of_round in factors]
-        return [sum(map(chained, of_round), readout.prior.to(dtype)) for of_round in chains], rest
+        prior = readout.prior.to(prefix.dtype)
+        return [sum((chain.message(prefix, behind=behind) for chain in of_round), prior) for of_round in chains], rest
 
     def read_on(self, unary: Float[Tensor, "b 1 d"], memory: Memory = ()) -> Memory:
         """See :meth:`Encoder.read_on`; it keeps q of every word, at the start and after every iteration."""
@@ -240,16 +267,15 @@ class ProbabilisticEncoder(Encoder):
         memory = memory or [unary[:, :0]] * (iterations + 1)
         prefixes = memory[-1:] if self.section.content == "serial" else memory[:-1]
         slot = NextSlot(unary, prefixes, self.factors(), self.inference)
-        q = [slot.Q.labels]
-        q += [state.labels for state in slot.advance(iterations, history=range(1, iterations + 1))]
-        return [torch.cat(pair, dim=1) for pair in zip(memory, q, strict=True)]
+        states = slot.advance(iterations, history=range(iterations + 1))
+        return [torch.cat([before, state.labels], dim=1) for before, state in zip(memory, states, strict=True)]
 
     def foretell(self, texts: int, memory: Memory, readout: Readout) -> Float[Tensor, "b 1 d"]:
         prefix = memory[-1] if memory else next(self.parameters()).new_zeros(texts, 0, self.facts.width)
         if readout.rounds is None:
             factors = self.factors(self.readout_potentials)[-1]
             return causal.log_messages(functional.pad(prefix, (0, 0, 0, 1)), factors)[:, -1:]
-        unary, rest = self._hidden(readout, prefix.dtype, lambda chain: chain.next_message(prefix))
+        unary, rest = self._hidden(readout, prefix, behind=True)
         slot = NextSlot(unary[0].expand(texts, 1, -1), [prefix], rest, self.inference)
         return causal.predicted(slot, unary, readout.rounds)
 
@@ -257,13 +283,13 @@ class ProbabilisticEncoder(Encoder):
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
         if self.section.causal:
             return super().arcs_alone(replace(words, readout=None), iterations)
-        return torch.stack(self._mean_field(words, arcs=True).run_heads(iterations), dim=1)
+        return torch.stack(self.mean_field(words, arcs=True).run_heads(iterations), dim=1)
 
     def tree_scores(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"] | None:
         """See :meth:`Encoder.tree_scores`: ``M_H``; of labelled heads summed over the labels, as one channel."""
         if not self.inference.tree or self.inference.heads.step != 1.0:
             return None
-        inference = self._mean_field(words, all_pairs=True)
+        inference = self.mean_field(words, all_pairs=True)
         inference.inference = replace(self.inference, scored=True)
         kept = [state.scores for state in inference.advance(max(iterations), history=iterations)]
         scores = torch.stack([values for values in kept if values is not None], dim=1)
@@ -274,7 +300,7 @@ class ProbabilisticEncoder(Encoder):
         if self.section.causal:
             return super().begin(words, steps, arcs)
         wanted, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
-        inference = self._mean_field(words, arcs=bool(wanted))
+        inference = self.mean_field(words, arcs=bool(wanted))
         kept = inference.advance(before, history=[number for number in wanted if number <= before])
         later = [number - before for number in wanted if number > before]
         return Reading(words.mask, steps, inference, None, tuple(state.heads for state in kept), later)
@@ -284,18 +310,11 @@ class ProbabilisticEncoder(Encoder):
         factor ``exp(bias)``; where iterations have potentials of their own, those of the last ones are used again."""
         inference: MeanField | fast.MeanField = reading.carried
         kept = inference.advance(reading.steps, bias, reading.wanted, self.inference.iterations - reading.steps)
-        states = inference.states()
+        states, _ = inference.representations()
         if self.section.output == "probabilities":
             states = states.softmax(-1) * reading.mask[:, :, None]
         arcs = (*reading.arcs, *(state.heads for state in kept))
         return Reading(reading.mask, reading.steps, inference, states, arcs)
-
-    def infer(
-        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 9"] | None = None
-    ) -> list[State]:
-        """Return all distributions, at the start and after every iteration: ``T + 1`` states."""
-        inference = self._mean_field(Words(unary, mask, cues=cues), all_pairs=True)
-        return inference.run(history=range(self.inference.iterations + 1)).history
 
     def energy(
         self,
@@ -334,7 +353,8 @@ class ProbabilisticEncoder(Encoder):
     def _dropout(self) -> float:
         return self.section.dropout if self.training else 0.0
 
-    def _mean_field(self, words: Words, *, all_pairs: bool = False, arcs: bool = False) -> MeanField | fast.MeanField:
+    def mean_field(self, words: Words, *, all_pairs: bool = False, arcs: bool = False) -> MeanField | fast.MeanField:
+        """Return the inference of a batch, in the form that serves it; arguments as of :func:`fast.form_of`."""
         unary, mask, cues = words.vectors, words.mask, words.cues
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
             raise ValueError(
@@ -354,12 +374,20 @@ class ProbabilisticEncoder(Encoder):
         further = cast("Sequence[ArcsFactor | RelationsFactor]", list(self.further))
         lengths = words.lengths_of_host if self.messages == "fused" else None
         fused = fast.fuses(self.messages, mask, unary.dtype, rank)
-        field = fast.MeanField(
-            unary, mask, self.potentials, self.inference, self._dropout, form, bias, further, lengths, fused=fused
+        entries = None if torch.is_grad_enabled() or not may_depend_on(mask) else words.entries
+        return fast.MeanField(
+            unary,
+            mask,
+            self.potentials,
+            self.inference,
+            self._dropout,
+            form,
+            bias,
+            further,
+            lengths,
+            entries,
+            fused=fused,
         )
-        if words.entries is not None and not torch.is_grad_enabled() and may_depend_on(mask):
-            field.begin_by_entries(words.entries)
-        return field
 
     def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:
         """Return the inference of a batch as its equations stand; arguments as those of :meth:`forward`."""
@@ -371,63 +399,13 @@ class ProbabilisticEncoder(Encoder):
         With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1. At the distance 0, where no
         head is, numbers have no meaning. ``iteration``: whose ``T``, where each has its own; counted from 1.
         """
-        ternary = self._of(iteration).ternary
+        if not 1 <= iteration <= self.inference.iterations:
+            raise ValueError(f"iteration {iteration}: the model has iterations 1 to {self.inference.iterations}")
+        ternary = self.potentials[0 if self.section.share_potentials else iteration - 1].ternary
         if distances is None:
             return ternary.dense()
         if isinstance(ternary, Rotary):
             return ternary.at(distances)
-        gamma = self.section.distance
         dense = ternary.dense()
-        if gamma is None:
-            return dense.expand(len(distances), -1, -1, -1)
-        if self.section.causal:
-            bucket = [min(x - 1, gamma) for x in distances]
-        else:
-            bucket = [min(max(x + gamma + (x < 0), 0), 2 * gamma + 1) for x in distances]
-        return dense[torch.tensor(bucket, device=dense.device)]
-
-    def root_scores(self, iteration: int = 1) -> Float[Tensor, "c a e"] | None:
-        """Return ``T' [h, d, d_root]``, None without a root. ``iteration``: as of :meth:`ternary_scores`."""
-        root = self._of(iteration).root
-        return None if root is None else root.dense()
-
-    def global_scores(self, iteration: int = 1) -> Float[Tensor, "*c m a"] | None:
-        """Return ``B [h, m, d]``, or ``[m, d]`` with `single-split` and `rectified`; None without global features.
-
-        ``iteration``: as of :meth:`ternary_scores`.
-        """
-        features = self._of(iteration).features
-        if features is None:
-            return None
-        scores = features.dense()
-        return scores if features.by_channel else scores[0]
-
-    def _of(self, iteration: int) -> Potentials:
-        if not 1 <= iteration <= self.inference.iterations:
-            raise ValueError(f"iteration {iteration}: the model has iterations 1 to {self.inference.iterations}")
-        return self.potentials[0 if self.section.share_potentials else iteration - 1]
-
-    def penalty(self) -> Float[Tensor, ""]:
-        """Return the Frobenius norm of the whole of ``T``, of all iterations and rounds."""
-        sets = [*self.potentials, *(self.readout_potentials if self.readout else ())]
-        norm = torch.stack([potentials.ternary.squared_norm() for potentials in sets]).sum()
-        return norm.clamp_min(torch.finfo(norm.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0
-
-
-def message_norm(
-    unary: Float[Tensor, "b n d"], scores: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], variables: int = 1
-) -> Float[Tensor, ""]:
-    """``|G| / |S|``: how much louder than a word itself its neighbours are, over all real words of a batch.
-
-    G, the messages, are the ``scores`` of the last iteration, before they are divided by λ_Z, less S, the unary ones
-    (with damping, some of the messages of earlier iterations is in them). What all labels of a variable share is
-    left out of both, because it changes no distribution; of a spherical one (``variables`` 0) it counts. Far above 5,
-    a label hardly hears its own word.
-    """
-    words, messages = unary[mask].float(), (scores - unary)[mask].float()
-    if variables:
-        words, messages = (x.reshape(len(x), variables, -1) for x in (words, messages))
-        words, messages = (x - x.mean(-1, keepdim=True) for x in (words, messages))
-    own, heard = words.norm(), messages.norm()
-    ratio: Tensor = heard / own.clamp_min(torch.finfo(own.dtype).tiny)
-    return ratio
+        x = torch.tensor(list(distances), device=dense.device)
+        return dense[crf.bucket_of(x, self.section.distance, causal=self.section.causal)]

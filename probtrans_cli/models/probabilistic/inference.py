@@ -58,24 +58,14 @@ class State(NamedTuple):
     @property
     def word_heads(self) -> Float[Tensor, "b c n n"]:
         """``Q_ic(j)``."""
-        return self.heads[..., : self._words]
+        words = self.labels if self.prefix is None else self.prefix
+        return self.heads[..., : words.shape[1]]
 
     @property
     def root_heads(self) -> Float[Tensor, "b c n"]:
         """``Q_ic(root)``, where there is a root."""
-        return self.heads[..., self._words]
-
-    @property
-    def _words(self) -> int:
-        return (self.labels if self.prefix is None else self.prefix).shape[1]
-
-
-class Result(NamedTuple):
-    """``states``: ``M_Z`` after the last iteration; ``root [b, e]``: ``M_root``; ``history``: states asked for."""
-
-    states: Float[Tensor, "b n d"]
-    root: Float[Tensor, "b e"] | None
-    history: list[State]
+        words = self.labels if self.prefix is None else self.prefix
+        return self.heads[..., words.shape[1]]
 
 
 class Sentences(NamedTuple):
@@ -84,13 +74,6 @@ class Sentences(NamedTuple):
     unary: Float[Tensor, "b n d"]
     mask: Bool[Tensor, "b n"]
     cues: Float[Tensor, "b n 9"] | None = None
-
-
-def candidates(mask: Bool[Tensor, "b n"], *, causal: bool = False) -> Bool[Tensor, "b 1 n n"]:
-    """Return which word may be whose head: every word of the sentence but itself, or every earlier one."""
-    allowed = torch.ones(mask.shape[1], mask.shape[1], dtype=torch.bool, device=mask.device)
-    allowed = allowed.tril(-1) if causal else ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-    return (mask[:, None, :] & mask[:, :, None] & allowed)[:, None]
 
 
 def labels_allowed(heads: Bool[Tensor, "b 1 n m"], root: int, channels: int) -> Bool[Tensor, "b c n m"]:
@@ -218,11 +201,6 @@ class Update:
     step: float = 1.0
     damping: float = 0.0
 
-    @property
-    def forgets(self) -> bool:
-        """Whether an iteration depends on the ones before through its distributions alone."""
-        return self.step == 1.0 and self.damping == 0.0
-
     def message(self, new: Tensor, old: Tensor | None) -> Tensor:
         """Return the damped, scaled message ``M``; ``old`` None stands for 0."""
         new = new / self.weight
@@ -247,7 +225,7 @@ class Inference:
         tree: the heads of a sentence form a tree in every channel.
         latent: what the labels of words and root are.
         label_variables: how many of them a word has, see ``causal.py``.
-        rectified: global features are rectified.
+        of_features: what a second head, or a rectified feature, is.
         labelled: a word has one head variable, whose values are pairs of a candidate and a channel.
         root_label: channel 0 is then that of the root, and of no other candidate.
         scored: states keep the scores of heads, too.
@@ -264,13 +242,8 @@ class Inference:
     tree: bool = False
     latent: LatentKind = "categorical"
     label_variables: int = 1
-    rectified: bool = False
+    of_features: Latent = LATENT["categorical"]
     labelled: bool = False
     root_label: bool = False
     scored: bool = False
     causal: bool = False
-
-    @property
-    def of_features(self) -> Latent:
-        """The kind of a second head, or of a rectified feature."""
-        return RECTIFIED if self.rectified else LATENT["categorical"]

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -65,14 +64,6 @@ class Scores(crf.Factor):
     def __init__(self) -> None:
         super().__init__()
         self.gains = None
-
-    def share_out(self, variables: int) -> None:
-        """Leave each channel the scores of one of so many variables."""
-        self.variables = variables
-        for name, axis in (("T", -2), ("U", -1), ("B", -1)):
-            parameter = getattr(self, name, None)
-            if variables > 1 and parameter is not None:
-                setattr(self, name, nn.Parameter(parameter.data.chunk(variables, axis)[0].clone()))
 
     def of_words(self, scores: Float[Tensor, "*k c r e"]) -> Float[Tensor, "*k c r d"]:
         """Return scores or factors of all labels of a word, from those of the labels that each channel reads."""
@@ -114,10 +105,11 @@ class Ternary(Scores, crf.Ternary):
 class Full(Ternary):
     """``T`` itself, N(0, 1) at the start: ``u_i = Q_i T[k,c]``, ``v_j = Q_j``. Symmetric: ``(T + Tᵀ) / 2``."""
 
-    def __init__(self, buckets: int, channels: int, labels: int, *, symmetric: bool = False) -> None:
+    def __init__(self, section: ProbabilisticTransformer) -> None:
         super().__init__()
-        self.symmetric = symmetric
-        self.T = nn.Parameter(torch.randn(buckets, channels, labels, labels))
+        self.symmetric = section.symmetric
+        buckets = bucket_count(section.distance, causal=section.causal)
+        self.T = nn.Parameter(torch.randn(buckets, section.channels, section.labels, section.labels))
 
     def projection(self, sizes: Sequence[int]) -> Projection:
         scores = self.dense().transpose(2, 3).contiguous()
@@ -146,14 +138,15 @@ class UV(Factored):
     Symmetric: ``V = D U`` with a learned diagonal ``D [K, h, r]`` (±1 at the start): any symmetric matrix of rank r.
     """
 
-    def __init__(self, buckets: int, channels: int, labels: int, rank: int, *, symmetric: bool = False) -> None:
+    def __init__(self, section: ProbabilisticTransformer) -> None:
         super().__init__()
-        shape = (buckets, channels, rank, labels)
-        self.U = nn.Parameter(torch.randn(shape) * rank**-0.5)
-        self.V = None if symmetric else nn.Parameter(torch.randn(shape) * rank**-0.5)
+        form: Any = section.decomposition
+        shape = (bucket_count(section.distance, causal=section.causal), section.channels, form.rank, section.labels)
+        self.U = nn.Parameter(torch.randn(shape) * form.rank**-0.5)
+        self.V = None if section.symmetric else nn.Parameter(torch.randn(shape) * form.rank**-0.5)
         # Half of a symmetric matrix's eigenvalues have either sign.
-        signs = torch.ones(buckets, channels, rank) - 2.0 * (torch.arange(rank) % 2)
-        self.D = nn.Parameter(signs) if symmetric else None
+        signs = torch.ones(shape[:3]) - 2.0 * (torch.arange(form.rank) % 2)
+        self.D = nn.Parameter(signs) if section.symmetric else None
 
     def factors(self) -> tuple[Tensor, Tensor]:
         U, V = super().factors()
@@ -175,11 +168,13 @@ class UV(Factored):
 class UVW(Factored):
     """``T[k,c,a,b] = Σ_l U[k,l,a] V[k,l,b] W[k,c,l]`` (Eq. 13), N(0, 1/r) at the start. Symmetric: ``V = U``."""
 
-    def __init__(self, buckets: int, channels: int, labels: int, rank: int, *, symmetric: bool = False) -> None:
+    def __init__(self, section: ProbabilisticTransformer) -> None:
         super().__init__()
-        self.U = nn.Parameter(torch.randn(buckets, rank, labels) * rank**-0.5)
-        self.V = None if symmetric else nn.Parameter(torch.randn(buckets, rank, labels) * rank**-0.5)
-        self.W = nn.Parameter(torch.randn(buckets, channels, rank) * rank**-0.5)
+        form: Any = section.decomposition
+        buckets, rank = bucket_count(section.distance, causal=section.causal), form.rank
+        self.U = nn.Parameter(torch.randn(buckets, rank, section.labels) * rank**-0.5)
+        self.V = None if section.symmetric else nn.Parameter(torch.randn(buckets, rank, section.labels) * rank**-0.5)
+        self.W = nn.Parameter(torch.randn(buckets, section.channels, rank) * rank**-0.5)
 
     def projection(self, sizes: Sequence[int]) -> Projection:
         U, V = (torch.split(factor[:, None], list(sizes)) for factor in self.factors())
@@ -200,14 +195,17 @@ class Shared(Factored):
     large as that of `uv`. Symmetric: ``V = U``.
     """
 
-    def __init__(self, buckets: int, channels: int, labels: int, rank: int, *, symmetric: bool = False) -> None:
+    def __init__(self, section: ProbabilisticTransformer) -> None:
         super().__init__()
-        self.U = nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
-        self.V = None if symmetric else nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
-        self.D = nn.Parameter(torch.randn(buckets, channels, rank))
+        form: Any = section.decomposition
+        shape = (section.channels, form.rank, section.labels)
+        self.U = nn.Parameter(torch.randn(shape) * form.rank**-0.5)
+        self.V = None if section.symmetric else nn.Parameter(torch.randn(shape) * form.rank**-0.5)
+        self.D = nn.Parameter(torch.randn(bucket_count(section.distance, causal=section.causal), *shape[:2]))
 
     def projection(self, sizes: Sequence[int]) -> Projection:
-        return SharedSides(*self.factors(), torch.split(self.D, list(sizes)))
+        U, V = self.factors()
+        return SharedSides(U[None], V[None], torch.split(self.D, list(sizes)))
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         U, V = self.factors()
@@ -227,16 +225,19 @@ class Rotary(Factored):
 
     frequency: Tensor
 
-    def __init__(self, channels: int, labels: int, rank: int, base: float) -> None:
+    def __init__(self, section: ProbabilisticTransformer) -> None:
         super().__init__()
-        self.U = nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
-        self.V = nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
-        frequency = base ** (-torch.arange(0, rank, 2, dtype=torch.float64) / rank)
+        form: Any = section.decomposition
+        shape, rank = (section.channels, form.rank, section.labels), form.rank
+        self.U = nn.Parameter(torch.randn(shape) * rank**-0.5)
+        self.V = nn.Parameter(torch.randn(shape) * rank**-0.5)
+        frequency = form.base ** (-torch.arange(0, rank, 2, dtype=torch.float64) / rank)
         self.register_buffer("frequency", frequency, persistent=False)
 
     def projection(self, sizes: Sequence[int]) -> Projection:
         del sizes
-        return Rotated(*self.factors(), self.frequency)
+        U, V = self.factors()
+        return Rotated(U[None], V[None], self.frequency)
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         """Return ``T`` at the distances -1 and 1: head to the right, head to the left."""
@@ -345,9 +346,17 @@ class DrawnPotentials(nn.Module):
         self.chain = Chain(labels) if section.chain else None
         self.globals = None if section.globals is None else GlobalScores(section.globals, channels, labels)
         for scores in (self.ternary, self.root, self.globals):
-            if isinstance(scores, Scores) and getattr(scores, "by_channel", True):
-                scores.share_out(section.label_variables)
-            if section.gains and isinstance(scores, Scores):
+            if not isinstance(scores, Scores):
+                continue
+            if section.label_variables > 1 and getattr(scores, "by_channel", True):
+                # Each channel keeps the scores of the labels of one variable.
+                scores.variables = section.label_variables
+                for name, axis in (("T", -2), ("U", -1), ("B", -1)):
+                    parameter = getattr(scores, name, None)
+                    if parameter is not None:
+                        part = parameter.data.chunk(section.label_variables, axis)[0].clone()
+                        setattr(scores, name, nn.Parameter(part))
+            if section.gains:
                 scores.gains = nn.Parameter(torch.ones(labels))
 
 
@@ -373,22 +382,11 @@ def register(row: TernaryKind) -> TernaryKind:
     return row
 
 
-def _by_buckets(kind: type[Full | UV | UVW | Shared], section: ProbabilisticTransformer) -> Ternary:
-    form: Any = section.decomposition
-    buckets, rank = bucket_count(section.distance, causal=section.causal), [] if kind is Full else [form.rank]
-    return kind(buckets, section.channels, section.labels, *rank, symmetric=section.symmetric)
-
-
-def _rotary(section: ProbabilisticTransformer) -> Ternary:
-    form: Any = section.decomposition
-    return Rotary(section.channels, section.labels, form.rank, form.base)
-
-
-register(TernaryKind(NoDecomposition, partial(_by_buckets, Full)))
-register(TernaryKind(UVDecomposition, partial(_by_buckets, UV)))
-register(TernaryKind(UVWDecomposition, partial(_by_buckets, UVW)))
-register(TernaryKind(SharedDecomposition, partial(_by_buckets, Shared)))
-register(TernaryKind(RotaryDecomposition, _rotary))
+register(TernaryKind(NoDecomposition, Full))
+register(TernaryKind(UVDecomposition, UV))
+register(TernaryKind(UVWDecomposition, UVW))
+register(TernaryKind(SharedDecomposition, Shared))
+register(TernaryKind(RotaryDecomposition, Rotary))
 
 
 def start(scores: nn.Module, std: float | None) -> None:

@@ -18,6 +18,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -89,11 +92,11 @@ class Group(NamedTuple):
     weight: Float[Tensor, "k c r"] | None = None
 
 
+@dataclass
 class Grouped(Projection):
     """Each group has factors of its own: `none`, `uv` and `uvw`."""
 
-    def __init__(self, groups: Sequence[Group]) -> None:
-        self.groups = groups
+    groups: Sequence[Group]
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
         del position
@@ -104,21 +107,24 @@ class Grouped(Projection):
 
     def from_child(self, messages: Sequence[Tensor], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         del position
-        return _sum([to_labels(child, group.child) for group, child in zip(self.groups, messages, strict=True)])
+        parts = [to_labels(child, group.child) for group, child in zip(self.groups, messages, strict=True)]
+        return reduce(add, parts)
 
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         del position
         parts: list[Tensor] = []
         for group, (child, head, _) in zip(self.groups, messages, strict=True):
             parts += to_labels(child, group.child), head[:, 0, 0] if group.head is None else to_labels(head, group.head)
-        return _sum(parts)
+        return reduce(add, parts)
 
 
+@dataclass
 class SharedSides(Projection):
     """One pair of factors for all groups, reweighted by bucket and channel: `shared`."""
 
-    def __init__(self, U: Float[Tensor, "c r d"], V: Float[Tensor, "c r d"], weights: Sequence[Tensor]) -> None:
-        self.U, self.V, self.weights = U[None], V[None], weights
+    U: Float[Tensor, "1 c r d"]
+    V: Float[Tensor, "1 c r d"]
+    weights: Sequence[Tensor]
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
         del position
@@ -127,13 +133,14 @@ class SharedSides(Projection):
 
     def from_child(self, messages: Sequence[Tensor], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         del position
-        return to_labels(_sum(messages), self.U)
+        return to_labels(reduce(add, messages), self.U)
 
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         of_child = self.from_child([message.child for message in messages], position)
-        return of_child + to_labels(_sum([message.head for message in messages]), self.V)
+        return of_child + to_labels(reduce(add, [message.head for message in messages]), self.V)
 
 
+@dataclass
 class Rotated(Projection):
     """Sides turned by the word's position, so that their product depends on the distance: `rotary`; one group.
 
@@ -142,10 +149,11 @@ class Rotated(Projection):
 
     turns = True
 
-    def __init__(self, U: Float[Tensor, "c r d"], V: Float[Tensor, "c r d"], frequency: Float[Tensor, " r2"]) -> None:
-        self.U, self.V, self.frequency = U[None], V[None], frequency
-        self.turn: tuple[Tensor, Tensor] | None = None
-        self.position: Tensor | None = None
+    U: Float[Tensor, "1 c r d"]
+    V: Float[Tensor, "1 c r d"]
+    frequency: Float[Tensor, " r2"]
+    turn: tuple[Tensor, Tensor] | None = None  # the cosines and sines of the positions that were read last
+    position: Tensor | None = None
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
         child, head = side(labels, self.U), side(labels, self.V)
@@ -172,7 +180,3 @@ class Rotated(Projection):
         cos, sin = self.turn
         swapped = side.roll(side.shape[-1] // 2, -1)  # the other number of each plane
         return torch.addcmul(side * cos, swapped, sin, value=direction)
-
-
-def _sum(messages: Sequence[Tensor]) -> Tensor:
-    return sum(messages[1:], messages[0])

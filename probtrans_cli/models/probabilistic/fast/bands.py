@@ -17,8 +17,8 @@ Q_ic(j)  p          [w, k, c]        probability of the head of bucket k, the k-
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -31,21 +31,6 @@ from probtrans_cli.models.arithmetic import may_depend_on
 from probtrans_cli.models.probabilistic.projections import Sides
 
 CHUNK = 2**18  # numbers of one side that are worked on at a time: a megabyte, which a processor's cache holds
-
-
-class Band(ABC):
-    """The near buckets of one iteration. A band owns their sides, and gives back messages to just these sides."""
-
-    @abstractmethod
-    def scores(self) -> Float[Tensor, "w k c"]:
-        """Return ``s[i,k,c] = u_i[k,c] · v_{i-x}[k,c]``, ``x`` the k-th shift; 0 where there is no row ``i - x``."""
-
-    @abstractmethod
-    def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
-        """Return ``ū_i[k,c] = p[i,k,c] v_{i-x}[k,c]`` and ``v̄_j[k,c] = p[j+x,k,c] u_{j+x}[k,c]``.
-
-        They are messages to the sides: summed over the buckets and channels that share one.
-        """
 
 
 class Products(NamedTuple):
@@ -62,21 +47,26 @@ def band(sides: Sides, shifts: Sequence[int]) -> Band:
         return ChannelBand(sides, shifts)
     channels_share = sides.weight is not None and sides.child.shape[2] < sides.weight.shape[1]
     eager = may_depend_on(sides.child) and type(sides.child) is Tensor and not torch.is_autocast_enabled("cpu")
-    return ByHandBand(sides, shifts) if eager and not channels_share else TraceableBand(sides, shifts)
+    return ByHandBand(sides, shifts, PRODUCTS) if eager and not channels_share else TraceableBand(sides, shifts)
 
 
-class TraceableBand(Band):
+class TraceableBand:
     """In plain operations."""
 
     def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
         self.sides, self.shifts, self.u = sides, shifts, sides.u
 
     def scores(self) -> Float[Tensor, "w k c"]:
+        """Return ``s[i,k,c] = u_i[k,c] · v_{i-x}[k,c]``, ``x`` the k-th shift; 0 where there is no row ``i - x``."""
         heads = _buckets(self.sides.head, self.shifts)
         buckets = zip(self.u.unbind(1), heads, self.shifts, strict=True)
         return torch.stack([(child * _shifted(head, x)).sum(-1) for child, head, x in buckets], dim=1)
 
     def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
+        """Return ``ū_i[k,c] = p[i,k,c] v_{i-x}[k,c]`` and ``v̄_j[k,c] = p[j+x,k,c] u_{j+x}[k,c]``.
+
+        They are messages to the sides: summed over the buckets and channels that share one.
+        """
         u, v = self.u, self.sides.head
         p = p.to(u.dtype)
         buckets = list(zip(p[..., None].unbind(1), u.unbind(1), _buckets(v, self.shifts), self.shifts, strict=True))
@@ -88,7 +78,7 @@ class TraceableBand(Band):
         return Sides(self.sides.back(to_child), to_head)
 
 
-class ChannelBand(Band):
+class ChannelBand:
     """The band of sides that all channels share, ``s[i,k,c] = Σ_l W[k,c,l] u_i[k,l] v_{i-x}[k,l]``.
 
     No tensor of all channels' sides arises: messages are those to the shared sides, ``(Σ_c p[i,k,c] W[k,c]) v_{i-x}``
@@ -119,15 +109,17 @@ def _shifted(rows: Float[Tensor, "w ..."], x: int) -> Float[Tensor, "w ..."]:
     return padded[: rows.shape[0]] if x > 0 else padded[-x:]
 
 
-class ByHandBand(Band):
+@dataclass
+class ByHandBand:
     """With gradients written by hand.
 
     The expected score ``Σ p[i,k,c] u_i[k,c] · D[k,c] v_{i-x}[k,c]`` is linear in each of p, u, v and D: its
     derivatives, which are scores and messages, have derivatives of the same kind.
     """
 
-    def __init__(self, sides: Sides, shifts: Sequence[int], products: Products | None = None) -> None:
-        self.sides, self.shifts, self.products = sides, shifts, products or Products(_by_p, _by_sides)
+    sides: Sides
+    shifts: Sequence[int]
+    products: Products
 
     def scores(self) -> Float[Tensor, "w k c"]:
         scores: Tensor = _Scores.apply(self.products, self.shifts, *self.sides)  # type: ignore[no-untyped-call]
@@ -135,6 +127,10 @@ class ByHandBand(Band):
 
     def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
         return Sides(*_Messages.apply(self.products, self.shifts, p, *self.sides))  # type: ignore[no-untyped-call]
+
+
+Band = TraceableBand | ChannelBand | ByHandBand
+"""The near buckets of one iteration. A band owns their sides, and gives back messages to just these sides."""
 
 
 def first_derivatives_only(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -259,3 +255,6 @@ def _by_sides(
         else:
             to_head[k][j].addcmul_(scaled, children[k][i])
     return by_u, by_v
+
+
+PRODUCTS = Products(_by_p, _by_sides)

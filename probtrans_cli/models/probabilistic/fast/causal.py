@@ -7,6 +7,7 @@ computed once for all iterations that read it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -28,19 +29,16 @@ class Arcs:
         self.projection: Projection = ternary.projection([bucket_count(ternary.distance, causal=True)])
         self.position = torch.arange(prefix.shape[1], device=prefix.device).repeat(prefix.shape[0])
         sides = self.sides(prefix)
-        self.v = self._rows(sides.head.expand(sides.u.shape))
+        self.v = torch.unflatten(sides.head.expand(sides.u.shape), 0, prefix.shape[:2])
 
     def sides(self, labels: Float[Tensor, "b n d"]) -> Sides:
         """Return the sides of words in the places of the prefix."""
         (sides,) = self.projection.sides(labels.flatten(0, 1), self.position)
         return sides
 
-    def _rows(self, values: Float[Tensor, "w ..."]) -> Float[Tensor, "b n ..."]:
-        return values.reshape(*self.prefix.shape[:2], *values.shape[1:])
-
     def to_heads(self, labels: Float[Tensor, "b n d"]) -> Float[Tensor, "b c n n"]:
         """Return ``F_tc(j) = u_t[k,c] · v_j[k,c]``, of heads that are not earlier without meaning."""
-        u, v = self._rows(self.sides(labels).u), self.v
+        u, v = torch.unflatten(self.sides(labels).u, 0, self.prefix.shape[:2]), self.v
         n, near = u.shape[1], u.shape[2] - 1
         F = torch.einsum("bicr,bjcr->bcij", u[:, :, near], v[:, :, near])
         for k in range(min(near, n - 1)):
@@ -59,14 +57,15 @@ class Arcs:
             nearest = v[:, : chances.shape[1], k] * chances
             to_child.append(functional.pad(nearest, (0, 0, 0, 0, heads.shape[2] - chances.shape[1], 0)))
         messages = sides.back(torch.stack([*to_child, far], dim=2).flatten(0, 1))
-        return self._rows(self.projection.from_child([messages], self.position))
+        return torch.unflatten(self.projection.from_child([messages], self.position), 0, self.prefix.shape[:2])
 
 
 class FastSlots(Slots):
     """See :class:`Slots`."""
 
     _arcs: Arcs | None = None
-    _form: type[Arcs] = Arcs
+    _form: ClassVar[type[Arcs]] = Arcs
+    _behind: ClassVar[bool] = False  # whether the slot stands behind the prefix
 
     def messages(self, Q: State, *variables: str) -> dict[str, Tensor]:
         assert Q.prefix is not None, "the field is causal"
@@ -82,7 +81,7 @@ class FastSlots(Slots):
                 elif isinstance(factor, Globals):
                     parts.append(torch.einsum("bick,cka->bia", factor.chosen(Q), factor.dense()))
                 elif isinstance(factor, Chain):
-                    parts.append(self._chained(factor, Q.prefix))
+                    parts.append(factor.message(Q.prefix, behind=self._behind))
             message = sum([*parts[1:], self.unary], parts[0]) + self._arcs.to_labels(Q.labels, Q.word_heads)
             return {"labels": message}
         candidates = [self._arcs.to_heads(Q.labels)]
@@ -97,9 +96,6 @@ class FastSlots(Slots):
                 else:
                     messages["features"] = scores
         return {"heads": torch.cat(candidates, dim=-1), **messages}
-
-    def _chained(self, chain: Chain, prefix: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        return chain.message(prefix)
 
 
 class NextArcs(Arcs):
@@ -127,6 +123,7 @@ class NextSlot(FastSlots):
     """Mean field of the slot behind a prefix; ``prefixes [b, t, d]``: q of its words, as each iteration reads them."""
 
     _form = NextArcs
+    _behind = True
 
     def __init__(
         self,
@@ -135,16 +132,10 @@ class NextSlot(FastSlots):
         factors: Sequence[Sequence[Factor]],
         inference: Inference,
     ) -> None:
-        super().__init__(Sentences(unary, torch.ones_like(unary[..., 0], dtype=torch.bool)), factors, inference)
-        self.prefixes, (b, t, _) = prefixes, prefixes[0].shape
+        sentences = Sentences(unary, torch.ones_like(unary[..., 0], dtype=torch.bool))
+        super().__init__(sentences, factors, inference, prefixes=prefixes)
+        b, t, _ = prefixes[0].shape
         words = unary.new_zeros(b, inference.channels, 1, t)
         self.M = self.M._replace(heads=torch.cat([words, self.M.heads[..., 1:]], dim=-1))
         self.allowed = torch.ones_like(self.M.heads[:, :1], dtype=torch.bool)
         self.Q = self.Q._replace(heads=self._mean("heads", self.M.heads))
-
-    def iterate(self) -> None:
-        self.prefix = self.prefixes[min(self.iteration, len(self.prefixes) - 1)]
-        super().iterate()
-
-    def _chained(self, chain: Chain, prefix: Float[Tensor, "b t d"]) -> Float[Tensor, "b 1 d"]:
-        return chain.next_message(prefix)

@@ -33,14 +33,16 @@ BLOCK = 2**19  # head scores in a block
 SMALLEST = 16  # children of a block, at least
 
 
-def drop(values: Float[Tensor, "*s"], p: float) -> Float[Tensor, "*s"]:
+def drop(values: Float[Tensor, "*s"], p: float, *, labelled: bool = False) -> Float[Tensor, "*s"]:
     """Set each value to zero with probability ``p``, and divide the others by ``1 - p``.
 
-    On a CPU four decisions come out of one 64-bit random number, which is three times faster than one draw each; ``p``
-    is then a multiple of 2^-16.
+    ``labelled``: of heads ``[l, c, n, m]``, an arc with all of its labels. On a CPU four decisions come out of one
+    64-bit random number, which is three times faster than one draw each; ``p`` is then a multiple of 2^-16.
     """
     if p == 0.0:
         return values
+    if labelled:
+        return values * drop(torch.ones_like(values[:, :1]), p)
     if not may_depend_on(values):
         return functional.dropout(values, p)
     bits = torch.empty(values.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
@@ -50,13 +52,6 @@ def drop(values: Float[Tensor, "*s"], p: float) -> Float[Tensor, "*s"]:
     # Numbers, as operations on truth values are slow on a CPU.
     kept = torch.le(drawn, largest, out=torch.empty_like(values, memory_format=torch.contiguous_format))
     return values * kept.div_(1.0 - p)
-
-
-def drop_arcs(heads: Float[Tensor, "l c n m"], p: float, *, labelled: bool) -> Float[Tensor, "l c n m"]:
-    """Drop heads; where they have labels, an arc with all of its labels."""
-    if not labelled or p == 0.0:
-        return drop(heads, p)
-    return heads * drop(torch.ones_like(heads[:, :1]), p)
 
 
 def times(rows: Float[Tensor, "l c m k"], side: Float[Tensor, "l c2 k r"]) -> Float[Tensor, "l c m r"]:
@@ -97,6 +92,17 @@ class HeadVariables(ABC):
         if inference.root_label:
             self.short_allowed = labels_allowed(self.short_allowed, near.shape[-1], inference.channels)
 
+    def _sides(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
+    ) -> tuple[TernarySides, list[Tensor], Float[Tensor, "l c n s"]]:
+        """Return the sides, ``u`` and then ``v`` of every far bucket as products take them, and the short scores."""
+        sides, kind = self.messages.sides(labels), labels.device.type
+        far = [*(bucket.child for bucket in sides.far), *(bucket.head for bucket in sides.far)]
+        if torch.is_autocast_enabled(kind):
+            precision = torch.get_autocast_dtype(kind)
+            far = [side.to(precision) if side.dtype == torch.float32 else side for side in far]
+        return sides, far, self.messages.short(sides, extra)
+
     @abstractmethod
     def exchange(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
@@ -107,14 +113,6 @@ class HeadVariables(ABC):
             The messages to the labels (of some ``rows`` only, where given), and the distributions of the extra
             candidates that made them.
         """
-
-    def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> Any:
-        """Run the first half of an iteration, up to the distributions, where they can be had."""
-        raise NotImplementedError(f"{type(self).__name__} is for messages to labels alone")
-
-    def arcs(self) -> Float[Tensor, "l c n m"]:
-        """Return the distributions with the words in their order, then the extra candidates, where they are kept."""
-        raise NotImplementedError(f"{type(self).__name__} keeps no distributions")
 
 
 class Sums(NamedTuple):
@@ -169,7 +167,7 @@ class StoredHeads(HeadVariables):
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         sides, used = self.update(labels, extra)
-        used = drop_arcs(used, self.dropout, labelled=self.inference.labelled)
+        used = drop(used, self.dropout, labelled=self.inference.labelled)
         far, short = used.tensor_split([self.pairs.shape[-1]], dim=-1)
         far = far.to(sides.far[0].child.dtype)
         parts = [far] if self.distance is None else [far.triu(self.distance + 1), far.tril(-self.distance - 1)]
@@ -259,6 +257,7 @@ class StoredHeads(HeadVariables):
         return torch.cat([self._columns(marginals[..., :-1]), marginals[..., -1:]], dim=-1)
 
     def arcs(self) -> Float[Tensor, "l c n m"]:
+        """Return the distributions with the words in their order, then the extra candidates."""
         return torch.cat(self._before(), dim=-1)
 
     def scores(self) -> Float[Tensor, "l c n m"]:
@@ -478,7 +477,7 @@ class BlockedHeads(HeadVariables):
     def exchange(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
-        sides, now, short = self._scored(labels, extra)
+        sides, now, short = self._sides(labels, extra)
         scored, tensors = short, now
         if not self.inference.asynchronous:
             uniform = torch.zeros_like(short), [torch.zeros_like(side) for side in now]
@@ -492,24 +491,16 @@ class BlockedHeads(HeadVariables):
         return self.messages.to_labels(sides, parts[:far], parts[far:], used, rows)
 
     def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> None:
+        """Run the first half of an iteration, up to the distributions."""
         assert self.latest is not None, "arcs are read"
-        sides, now, short = self._scored(labels, extra)
+        sides, now, short = self._sides(labels, extra)
         far = len(sides.far)
         heads_t = [_turned(side) for side in now[far:]]
         for number in range(len(self.blocks)):
             self.distribution(number, now[:far], heads_t, short)
 
-    def _scored(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
-    ) -> tuple[TernarySides, list[Tensor], Float[Tensor, "l c n s"]]:
-        """Return the sides, ``u`` and then ``v`` of every far bucket as products take them, and the short scores."""
-        if self.latest is not None:
-            self.latest.clear()
-        sides = self.messages.sides(labels)
-        now = [in_precision_of_products(side) for kind in zip(*sides.far, strict=True) for side in kind]
-        return sides, now, self.messages.short(sides, extra)
-
     def arcs(self) -> Float[Tensor, "l c n m"]:
+        """Return the distributions as those that are stored do."""
         assert self.latest, "an iteration has been run"
         n, offsets = self.layout.sentence.shape[1], self.messages.offsets
         arcs = self.latest[0].new_zeros(*self.latest[0].shape[:2], n, n + self.extra)
@@ -550,6 +541,8 @@ class BlockedHeads(HeadVariables):
         self, number: int, children: Sequence[Tensor], heads_t: Sequence[Tensor], short: Float[Tensor, "l c n s"]
     ) -> tuple[Float[Tensor, "l c m k"], Float[Tensor, "l c m k"]]:
         """Return ``P`` and ``Q`` of a block; ``heads_t``: transposed head sides."""
+        if self.latest is not None and number == 0:  # an iteration begins
+            self.latest.clear()
         start, stop, columns = self.blocks[number]
         sides = zip(children, heads_t, columns, strict=True)
         scores = [times(u[:, :, start:stop], v[..., part]) for u, v, part in sides]
@@ -566,7 +559,7 @@ class BlockedHeads(HeadVariables):
         if self.latest is not None:
             self.latest.append(P)
         kind = children[0].dtype
-        return P.to(kind), drop_arcs(P, self.dropout, labelled=labelled).to(kind)
+        return P.to(kind), drop(P, self.dropout, labelled=labelled).to(kind)
 
 
 class _Blocks(torch.autograd.Function):
@@ -586,7 +579,8 @@ class _Blocks(torch.autograd.Function):
         ctx.heads, ctx.random, kept = heads, [], []
         for number, (start, stop, columns) in enumerate(heads.blocks):
             if not heads.keep:
-                ctx.random.append(random_state(short))
+                of_gpu = torch.cuda.get_rng_state(short.device) if short.is_cuda else None
+                ctx.random.append((torch.get_rng_state(), of_gpu))
             P, Q = heads.distribution(number, sides[-2 * far : -far], scored_t, short)
             kept += [P, Q] if heads.keep else []
             *parts, used[:, :, start:stop] = _split(Q, columns, short)
@@ -611,13 +605,15 @@ class _Blocks(torch.autograd.Function):
         of_short, of_sides = torch.empty_like(short), [torch.zeros_like(side, dtype=heads.dtype) for side in sides]
         of_children, of_words = of_sides[:far], of_sides[far : 2 * far]
         of_scored_children, of_scored_words = of_sides[-2 * far : -far], of_sides[-far:]
-        now = random_state(short)
         for number, (start, stop, columns) in enumerate(heads.blocks):
             if heads.keep:
                 P, Q = kept[2 * number : 2 * number + 2]
-            else:
-                set_random_state(ctx.random[number])
-                P, Q = heads.distribution(number, scored_children, scored_t, short)
+            else:  # with the random numbers that were drawn forwards
+                with torch.random.fork_rng([short.device] if short.is_cuda else []):
+                    torch.set_rng_state(ctx.random[number][0])
+                    if short.is_cuda:
+                        torch.cuda.set_rng_state(ctx.random[number][1], short.device)
+                    P, Q = heads.distribution(number, scored_children, scored_t, short)
             by_Q = [
                 times(by_child[k][:, :, start:stop], words_t[k][..., part]).add_(
                     times(children[k][:, :, start:stop], by_head_t[k][..., part])
@@ -634,15 +630,7 @@ class _Blocks(torch.autograd.Function):
                 of_words[k][:, :, part] += gathered(q, by_child[k][:, :, rows], channels)
                 of_scored_children[k][:, :, rows] += times(f, scored_words[k][:, :, part])
                 of_scored_words[k][:, :, part] += gathered(f, scored_children[k][:, :, rows], channels)
-        if not heads.keep:
-            set_random_state(now)
         return None, of_short, *(total.to(side.dtype) for total, side in zip(of_sides, sides, strict=True))
-
-
-def in_precision_of_products(side: Tensor) -> Tensor:
-    kind = side.device.type
-    cast = torch.is_autocast_enabled(kind) and side.dtype == torch.float32
-    return side.to(torch.get_autocast_dtype(kind)) if cast else side
 
 
 def _turned(side: Float[Tensor, "l c n r"]) -> Float[Tensor, "l c r n"]:
@@ -661,15 +649,3 @@ def _joined(parts: Sequence[Tensor]) -> Float[Tensor, "l c m k"]:
 def _split(values: Float[Tensor, "l c m k"], columns: Sequence[slice], short: Tensor) -> tuple[Tensor, ...]:
     """Return the values of a block by far bucket, and those of the short columns."""
     return torch.split(values, [*(part.stop - part.start for part in columns), short.shape[-1]], dim=-1)
-
-
-def random_state(like: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the state of the random numbers of a device, to draw the same ones again."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state(like.device) if like.is_cuda else None
-
-
-def set_random_state(state: tuple[Tensor, Tensor | None]) -> None:
-    """Go back to a state."""
-    torch.set_rng_state(state[0])
-    if state[1] is not None:
-        torch.cuda.set_rng_state(state[1])

@@ -163,12 +163,10 @@ def _first_fit(lengths: list[int], room: int) -> list[list[int]]:
     return lines
 
 
-def offsets(distance: int) -> list[int]:
-    """Return the distances ``x = i - j`` of the near buckets, in the order of Eq. 10."""
-    return [x for x in range(-distance, distance + 1) if x != 0]
-
-
 def offset_tensor(distance: int, device: torch.device) -> Int[Tensor, " k"]:
-    """Return the same, made on the device: to copy them to a GPU is to wait for it."""
+    """Return the distances ``x = i - j`` of the near buckets, in the order of Eq. 10.
+
+    They are made on the device: to copy them to a GPU is to wait for it.
+    """
     k = torch.arange(2 * distance, device=device)
     return k - distance + (k >= distance)

@@ -32,7 +32,7 @@ from probtrans_cli.models.probabilistic.factors import ArcsFactor, RelationsFact
 from probtrans_cli.models.probabilistic.fast.heads import BlockedHeads, HeadVariables, LabelledHeads, StoredHeads, drop
 from probtrans_cli.models.probabilistic.fast.layout import layout_of, packed, shared_lines
 from probtrans_cli.models.probabilistic.fast.messages import Entries, TernaryMessages
-from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Result, State, Update
+from probtrans_cli.models.probabilistic.inference import LATENT, Inference, State, Update
 from probtrans_cli.models.probabilistic.potentials import Potentials
 from probtrans_cli.recipe.training import Forms
 
@@ -58,15 +58,17 @@ def form_of(
         dtype: of the unary scores.
         rank: the number of components of a side.
     """
-    usual = inference.asynchronous and inference.heads.forgets and not (inference.labelled or inference.root_label)
+    # Whether an iteration depends on the ones before through the labels alone.
+    forgets = inference.heads.step == 1.0 and inference.heads.damping == 0.0
+    usual = inference.asynchronous and forgets and not (inference.labelled or inference.root_label)
     arcs_alone = arcs and not (all_pairs or inference.tree)
     if arcs_alone and usual and not torch.is_grad_enabled() and may_depend_on(mask) and mask.numel():
         return "read"
     if all_pairs or arcs or inference.tree:
         labelled = inference.labelled and inference.distance is None and inference.asynchronous and not inference.tree
         eager = may_depend_on(mask) and mask.numel() and not torch.is_autocast_enabled("cpu")
-        return "labelled" if labelled and inference.heads.forgets and eager else "pairs"
-    if torch.compiler.is_compiling() or not inference.heads.forgets:
+        return "labelled" if labelled and forgets and eager else "pairs"
+    if torch.compiler.is_compiling() or not forgets:
         return "stored"  # the graph of blocks does not serve every length
     if usual and fuses(option, mask, dtype, rank):
         return "fused"
@@ -122,10 +124,6 @@ class Variable(NamedTuple):
             message=message, probabilities=self.update.distribution(self.mean(message), self.probabilities)
         )
 
-    def at(self, rows: Tensor) -> Variable:
-        message = None if self.message is None else self.message.index_select(0, rows)
-        return self._replace(message=message, probabilities=self.probabilities.index_select(0, rows))
-
 
 class MeanField:
     """The inference of one batch."""
@@ -141,6 +139,7 @@ class MeanField:
         bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
         further: Sequence[ArcsFactor | RelationsFactor] = (),
         lengths: Sequence[int] | None = None,
+        entries: Int[Tensor, "b n"] | None = None,
         *,
         fused: bool = False,
     ) -> None:
@@ -153,6 +152,8 @@ class MeanField:
             bias: added to the scores of words and root as heads, where all pairs are kept; one channel or all.
             further: those of further factors that have a fast form, where all pairs are kept.
             lengths: of the sentences, see :func:`layout_of`.
+            entries: of the vocabulary. The labels at the start are those of an entry, wherever it stands, so the sides
+                of the first iteration are computed once for each.
             fused: near buckets by the kernels of a GPU, whatever the form of the heads.
         """
         self.inference, self.dropout, self.mask = inference, dropout, mask
@@ -175,6 +176,11 @@ class MeanField:
         self.iteration = 0
         root, features = potentials[0].root, potentials[0].features
         messages, self.root_scores, self.global_scores = self.potentials[0]
+        if entries is not None:
+            of_rows = self.layout.rows(entries.masked_fill(~mask, -1))  # padding has none of the vocabulary
+            distinct, of_row = torch.unique(of_rows, return_inverse=True)
+            row = torch.zeros_like(distinct).index_copy(0, of_row, torch.arange(len(of_rows)))
+            messages.start, messages.entries = self.labels.probabilities, Entries(row, of_row)
         self.root: Variable | None = None
         if root is not None:
             start = unary.new_zeros(mask.shape[0], root.root_labels)
@@ -187,46 +193,14 @@ class MeanField:
             self.features = Variable(inference.features, None, mean(start), mean)
         all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
         self.heads = HEADS[form](messages, (root is not None) + all_dep, inference, dropout, self.unary.dtype)
-        if bias is not None:
-            self._stored().lean(*bias)
-        if further:
-            heads = self._stored()
-            heads.further = [
-                (factor, factor.pairs(unary, mask)) for factor in further if isinstance(factor, ArcsFactor)
-            ]
-            heads.of_relations = [factor for factor in further if isinstance(factor, RelationsFactor)]
-
-    def begin_by_entries(self, entries: Int[Tensor, "b n"]) -> None:
-        """Compute the sides of the first iteration once for each entry of the vocabulary in the batch, as the labels at
-        the start are those of an entry, wherever it stands."""
-        messages, _, _ = self.potentials[0]
-        messages.start = self.labels.probabilities
-        of_rows = self.layout.rows(entries.masked_fill(~self.mask, -1))  # padding has none of the vocabulary
-        distinct, of_row = torch.unique(of_rows, return_inverse=True)
-        row = torch.zeros_like(distinct).index_copy(0, of_row, torch.arange(len(of_rows)))
-        messages.entries = Entries(row, of_row)
-
-    def _stored(self) -> StoredHeads:
+        if bias is None and not further:
+            return
         assert isinstance(self.heads, StoredHeads), "heads of all pairs are stored"
-        return self.heads
-
-    def run(self, *, at: Bool[Tensor, "b n"] | None = None, history: Collection[int] = ()) -> Result:
-        """Run all iterations.
-
-        ``at``: the only positions whose states are needed, for which alone the last iteration's labels are computed;
-        ``history``: the iterations whose distributions are kept, of all positions whatever ``at``; 0 is the start.
-        """
-        if history or not may_depend_on(self.mask):
-            at = None
-        only = None if at is None else self.layout.rows(at & self.mask).nonzero()[:, 0]
-        states = [self._state()] if 0 in history else []
-        states += self.advance(self.inference.iterations, history=history, only=only)
-        if only is not None:
-            scores = self.labels.message
-            assert scores is not None, "labels have a message from the start"
-            scores = scores.new_zeros(self.unary.shape).index_copy(0, only, scores)
-            self.labels = self.labels._replace(message=scores)
-        return Result(self.states(), None if self.root is None else self.root.message, states)
+        if bias is not None:
+            self.heads.lean(*bias)
+        arcs = [factor for factor in further if isinstance(factor, ArcsFactor)]
+        self.heads.further = [(factor, factor.pairs(unary, mask)) for factor in arcs]
+        self.heads.of_relations = [factor for factor in further if isinstance(factor, RelationsFactor)]
 
     def advance(
         self,
@@ -234,31 +208,54 @@ class MeanField:
         bias: Float[Tensor, "b n d"] | None = None,
         history: Collection[int] = (),
         before: int = 0,
-        only: Int[Tensor, " w2"] | None = None,
+        at: Bool[Tensor, "b n"] | None = None,
     ) -> list[State]:
         """Run some more iterations, with ``bias`` added to the unary scores of these alone.
 
-        ``before``: go on with the potentials after this many iterations; ``only``: of the last one, the rows of the
-        labels that are updated. Returns the states after those of ``history``.
+        ``before``: go on with the potentials after this many iterations; ``at``: the only positions whose states are
+        needed: of the last iteration, labels are computed there alone, unless there is a ``history``. Returns the
+        states after the iterations of ``history``, 0 = before the first.
         """
         self.iteration, unary, states = before, self.unary, []
+        only: Int[Tensor, " w2"] | None = None
+        if at is not None and not history and may_depend_on(self.mask):
+            only = self.layout.rows(at & self.mask).nonzero()[:, 0]
         if bias is not None:
             self.unary = unary + self.layout.rows(bias)
-        for iteration in range(1, iterations + 1):
-            self._iterate(only if iteration == iterations else None)
-            if iteration in history:
-                states.append(self._state())
+        for iteration in range(iterations + 1):
+            if iteration > 0:
+                self._iterate(only if iteration == iterations else None)
+            if iteration not in history:
+                continue
+            real = self.mask[:, :, None]
+            labels = self.layout.grid(self.labels.probabilities) * real
+            root = None if self.root is None else self.root.probabilities
+            features, scores = None, None
+            if self.features is not None:
+                features = self.layout.grid(self.features.probabilities) * real[..., None]
+            assert isinstance(self.heads, StoredHeads | BlockedHeads), "distributions are kept"
+            if self.inference.scored:
+                assert isinstance(self.heads, StoredHeads), "heads of all pairs are stored"
+                scores = self.heads.scores()
+            states.append(State(labels, self.heads.arcs(), root, features, scores))
         self.unary = unary
+        if only is not None:
+            message = self.labels.message
+            assert message is not None, "labels have a message from the start"
+            message = message.new_zeros(self.unary.shape).index_copy(0, only, message)
+            self.labels = self.labels._replace(message=message)
         return states
 
-    def states(self) -> Float[Tensor, "b n d"]:
-        """Return ``M_Z``, zero on padding."""
+    def representations(self) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b e"] | None]:
+        """Return ``M_Z``, zero on padding, and ``M_root``, None without a root."""
         assert self.labels.message is not None, "labels have a message from the start"
-        return self.layout.grid(self.labels.message) * self.mask[:, :, None]
+        states = self.layout.grid(self.labels.message) * self.mask[:, :, None]
+        return states, None if self.root is None else self.root.message
 
     def run_heads(self, iterations: Collection[int]) -> list[Float[Tensor, "b c n m"]]:
-        """Return the head distributions after some iterations, in order; instead of :meth:`run`."""
+        """Return the head distributions after some iterations, in order; instead of :meth:`advance`."""
         distributions, last = [], max(iterations)
+        assert isinstance(self.heads, StoredHeads | BlockedHeads), "distributions are kept"
         for iteration in range(1, last + 1):
             self._iterate(None, heads_alone=iteration == last)
             if iteration in iterations:
@@ -283,6 +280,7 @@ class MeanField:
         nothing = labels.shape[0], self.inference.channels, 0
         extra = torch.cat(of_extra, dim=-1) if of_extra else labels.new_zeros(nothing)
         if heads_alone:
+            assert isinstance(self.heads, StoredHeads | BlockedHeads), "distributions are kept"
             self.heads.update(labels, extra)
             return
         message, heads = self.heads.exchange(labels, extra, only)
@@ -308,16 +306,12 @@ class MeanField:
         unary, variable = self.unary, self.labels
         if only is not None:
             messages = [part.index_select(0, only) for part in messages]
-            unary, variable = unary.index_select(0, only), variable.at(only)
+            assert variable.message is not None, "labels have a message from the start"
+            parts = (unary, variable.message, variable.probabilities)
+            unary, scores, probabilities = (part.index_select(0, only) for part in parts)
+            variable = variable._replace(message=scores, probabilities=probabilities)
         self.labels = variable.updated(drop(sum(messages, message) + unary, self.dropout))
 
     def _global_messages(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w c m"]:
         assert self.global_scores is not None, "there are global features"
         return linear(labels, self.global_scores.flatten(0, 1)).reshape(labels.shape[0], *self.global_scores.shape[:2])
-
-    def _state(self) -> State:
-        real = self.mask[:, :, None]
-        features = None if self.features is None else self.layout.grid(self.features.probabilities) * real[..., None]
-        root = None if self.root is None else self.root.probabilities
-        scores = self._stored().scores() if self.inference.scored else None
-        return State(self.layout.grid(self.labels.probabilities) * real, self.heads.arcs(), root, features, scores)

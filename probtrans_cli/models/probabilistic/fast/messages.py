@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from probtrans_cli.models.probabilistic.fast.bands import Band, ByHandBand, band
-from probtrans_cli.models.probabilistic.fast.layout import Layout, offsets
+from probtrans_cli.models.probabilistic.fast.layout import Layout
 from probtrans_cli.models.probabilistic.potentials import Ternary
 from probtrans_cli.models.probabilistic.projections import Sides
 
@@ -66,7 +66,8 @@ class TernaryMessages:
         self.projection = ternary.projection([1] if distance is None else [1, 2 * distance, 1] if distance else [1, 1])
         b, n = layout.mask.shape
         self.position = layout.rows(torch.arange(n, device=layout.mask.device).expand(b, n))
-        self.offsets = offsets(distance or 0)
+        gamma = distance or 0
+        self.offsets = [x for x in range(-gamma, gamma + 1) if x != 0]  # i - j of the near buckets, as in Eq. 10
 
     def sides(self, labels: Float[Tensor, "w d"]) -> TernarySides:
         """Return the sides of the ternary scores for label distributions."""
@@ -80,10 +81,14 @@ class TernaryMessages:
                 for child, head, weight in of_entries
             ]
         rows = [groups[0], groups[-1]] if self.distance is not None else [groups[0]]
-        child, head = (self._on_lines([getattr(group, side) for group in rows]) for side in ("child", "head"))
-        weights = [group.weight for group in rows]
-        weighted = [u if weight is None else u * weight[0, :, None] for u, weight in zip(child, weights, strict=True)]
-        far = [Far(*pair) for pair in zip(weighted, head, strict=True)]
+        on_lines: dict[int, Tensor] = {}
+        for side in [*(group.child for group in rows), *(group.head for group in rows)]:
+            if id(side) not in on_lines:  # both far buckets may share a side
+                on_lines[id(side)] = self.layout.to_channels(side[:, 0])
+        far = []
+        for child, head, weight in rows:
+            u = on_lines[id(child)]
+            far.append(Far(u if weight is None else u * weight[0, :, None], on_lines[id(head)]))
         if not self.offsets:
             return TernarySides(rows, far, None)
         if not self.fused:
@@ -91,11 +96,6 @@ class TernaryMessages:
         from probtrans_cli.models.probabilistic.fast.triton_bands import PRODUCTS  # noqa: PLC0415  # with triton
 
         return TernarySides(rows, far, ByHandBand(groups[1], self.offsets, PRODUCTS))
-
-    def _on_lines(self, sides: Sequence[Float[Tensor, "w 1 c r"]]) -> list[Float[Tensor, "l c n r"]]:
-        """Put sides on the lines; a side that both far buckets share, once."""
-        first = self.layout.to_channels(sides[0][:, 0])
-        return [first, *(first if side is sides[0] else self.layout.to_channels(side[:, 0]) for side in sides[1:])]
 
     def short(self, sides: TernarySides, extra: Float[Tensor, "w c e"]) -> Float[Tensor, "l c n s"]:
         """Return the scores of the near buckets and, after them, of the ``extra`` candidates."""

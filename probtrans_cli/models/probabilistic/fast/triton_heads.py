@@ -45,7 +45,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from probtrans_cli.models.probabilistic.fast.bands import first_derivatives_only
-from probtrans_cli.models.probabilistic.fast.heads import HeadVariables, in_precision_of_products
+from probtrans_cli.models.probabilistic.fast.heads import HeadVariables
 
 SMALLEST = 16  # rows of a tile, and components of a side: what a product of matrices takes at least
 SHORT = 32  # short columns of a tile, at most
@@ -428,9 +428,8 @@ class FusedHeads(HeadVariables):
     def exchange(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
-        sides = self.messages.sides(labels)
-        far = [in_precision_of_products(side) for kind in zip(*sides.far, strict=True) for side in kind]
-        used, *parts = _Fused.apply(self, self.messages.short(sides, extra), *far)  # type: ignore[no-untyped-call]
+        sides, far, short = self._sides(labels, extra)
+        used, *parts = _Fused.apply(self, short, *far)  # type: ignore[no-untyped-call]
         buckets = len(sides.far)
         return self.messages.to_labels(sides, parts[:buckets], parts[buckets:], used, rows)
 
