@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, linear, may_depend_on
+from probtrans_cli.models.arithmetic import linear, may_depend_on
 from probtrans_cli.models.base import (
     CUES,
     Encoded,
@@ -35,8 +35,8 @@ from probtrans_cli.models.base import (
     Words,
     first_tokens,
 )
-from probtrans_cli.models.bayesian import weights
-from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, moments_of_words, refusal
+from probtrans_cli.models.bayesian import propagation, weights
+from probtrans_cli.models.bayesian.propagation import Kind, moments_of_words, refusal
 from probtrans_cli.models.bayesian.weights import Prior, posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
 from probtrans_cli.models.width import Scale
@@ -191,9 +191,8 @@ class Network(nn.Module):
             tokens = wants.tokens
             if wants.words is not None and wants.places is None:
                 tokens = inputs.tokens_of(wants.words)
-            by = PLAIN if wants.moments is None else MOMENTS
-            encoded = self._encode(words, inputs, wants, tokens, by)
-            view = View(inputs, wants, self._table, encoded, tokens, by, unary=unary)
+            encoded = self._encode(words, inputs, wants, tokens)
+            view = View(inputs, wants, self._table, encoded, tokens, unary=unary)
             scores = self.output.read(view) if wants.scores else {}
         states = encoded.states if wants.states else None
         sentence = encoded.sentence if wants.states or wants.sentence else None
@@ -285,7 +284,7 @@ class Network(nn.Module):
         entries = inputs.ids if alike else None
         return Words(values, mask, segments, cues, first, readout, lengths, entries)
 
-    def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None, by: Arithmetic) -> Encoded:
+    def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None) -> Encoded:
         """Encode the tokens, and the sentences where they have a representation.
 
         States are computed for those tokens alone that scores need, unless states are wanted themselves.
@@ -302,13 +301,13 @@ class Network(nn.Module):
                 return encoded
             # Where the encoder reads words, each counts once, however many tokens it has.
             mask = words.mask if words.first is None else first_tokens(words.first, words.mask.shape[1])
-            return replace(encoded, sentence=by.mean(encoded.states, mask))
+            return replace(encoded, sentence=propagation.mean(encoded.states, mask))
         if self.sentence == "cls" and not self.encoder.facts.has_pooler:
-            encoded = replace(encoded, sentence=by.first(encoded.states))
+            encoded = replace(encoded, sentence=propagation.first(encoded.states))
         if self.start is None:
             return encoded
         arcs = None if encoded.arcs is None else self._arcs_of_words(encoded.arcs)
-        return replace(encoded, states=by.rest(encoded.states), arcs=arcs)
+        return replace(encoded, states=propagation.each(encoded.states, lambda part: part[:, 1:]), arcs=arcs)
 
     def _arcs_of_words(self, arcs: Tensor) -> Tensor:
         if self.start is None:

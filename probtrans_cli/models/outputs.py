@@ -28,10 +28,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.models import arithmetic
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Linear, Values
+from probtrans_cli.models.arithmetic import Linear, Values
 from probtrans_cli.models.base import Encoded, Encoder, Inputs, Wants
 from probtrans_cli.models.bayesian.moments import State, linear
-from probtrans_cli.models.bayesian.propagation import variance_of
+from probtrans_cli.models.bayesian.propagation import apply, by_table, selected, variance_of
 from probtrans_cli.models.transformer import ACTIVATIONS
 
 Sentence = Literal["root", "cls", "mean"]
@@ -47,9 +47,9 @@ class View:
         inputs: the batch.
         wants: what is wanted of it. With ``places``, representations are not rows ``[m, d]`` but ``[b, k, d]``.
         table: returns ``S_w(a)`` of every entry of the vocabulary.
-        encoded: by the encoder; None for layers with ``steps``.
+        encoded: by the encoder; None for layers with ``steps``. Where moments are wanted, representations are each a
+            :class:`State`.
         tokens: ``[b, n]``, where scores are wanted: of words, their first tokens.
-        by: what to compute with. Representations are tensors, or each a :class:`State` where moments are wanted.
         again: reads the sentences once more, with this bias of each token, for layers with ``steps``.
         unary: the unary scores of the tokens; None for layers with ``steps``.
     """
@@ -59,7 +59,6 @@ class View:
     table: Callable[[], Float[Tensor, "v d"]]
     encoded: Encoded | None = None
     tokens: Bool[Tensor, "b n"] | None = None
-    by: Arithmetic = PLAIN
     again: Callable[[Tensor | None], Float[Tensor, "b n d"]] | None = None
     unary: Float[Tensor, "b n d"] | None = None
 
@@ -85,13 +84,12 @@ class View:
             row = (torch.arange(b, device=values.device) * n)[:, None] + places  # one look-up of rows
             return values.flatten(0, 1).index_select(0, row.flatten()).view(*row.shape, d)
         assert self.tokens is not None, "the task wants scores of words"
-        by = PLAIN if isinstance(values, Tensor) else self.by
         if positions is None:
-            return by.select(values, self.tokens)
+            return selected(values, self.tokens)
         if self.wants.words is not None and first is not None:  # from positions of words to those of their first tokens
             in_batch = positions // first.shape[1] * self.inputs.ids.shape[1]
             positions = in_batch + first.flatten().index_select(0, positions)
-        return by.select(values, positions)
+        return selected(values, positions)
 
     @property
     def _word_positions(self) -> Int[Tensor, " m"]:
@@ -132,7 +130,7 @@ class OutputLayer(ABC):
     """The number of the encoder's last layers or iterations that it repeats, see :meth:`Encoder.again`; None: it reads
     states once."""
     has_moments: bool = False
-    """True: it computes by the view's arithmetic, so that moments have a way through it."""
+    """True: it computes by the steps of ``propagation.py``, so that moments have a way through it."""
     sizes: Mapping[str, Sequence[int]] = {}
     """The numbers of classes of distributions that stand side by side in one score, by its name."""
     decisions: Sequence[float] = ()
@@ -158,7 +156,7 @@ class LinearOutput(OutputLayer, Linear):
     has_moments = True
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": view.by(self, view.states)}
+        return {"words": apply(self, view.states)}
 
 
 class FeatureOutput(LinearOutput):
@@ -194,7 +192,7 @@ class SentenceOutput(OutputLayer, Linear):
         self.sentence = sentence
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"sentence": view.by(self, view.sentence)}
+        return {"sentence": apply(self, view.sentence)}
 
 
 def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
@@ -229,12 +227,12 @@ class WordOutput(LinearOutput):
 
 
 class TableOutput(OutputLayer, nn.Module):
-    """Word scores from the table of unary scores: ``forward(states, table, by, candidates)``."""
+    """Word scores from the table of unary scores: ``forward(states, table, candidates)``."""
 
     reads_table = True
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": self(view.states, view.table(), view.by, view.wants.candidates)}
+        return {"words": self(view.states, view.table(), view.wants.candidates)}
 
 
 class TiedOutput(TableOutput):
@@ -265,11 +263,10 @@ class TiedOutput(TableOutput):
         self.probabilities, self.variables = probabilities, variables
 
     def forward(
-        self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"],
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Float[Tensor, "*m v"]:  # fmt: skip
         """Return the scores of all words, or of the candidates: one product of exponentials, in float32 or better."""
-        del by
         states = states.double() if table.dtype == torch.float64 else states.float()
         if self.probabilities:
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
@@ -308,11 +305,11 @@ class TiedLinear(TableOutput):
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
     def forward(
-        self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        self, states: Values, table: Float[Tensor, "v d"],
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
         states = states if self.scale == 1.0 else states * self.scale
-        return by.by_table(states, _rows(table, candidates), _rows(self.bias + self.impossible, candidates))
+        return by_table(states, _rows(table, candidates), _rows(self.bias + self.impossible, candidates))
 
 
 class TiedMean(TiedLinear):
@@ -336,12 +333,12 @@ class TiedMean(TiedLinear):
         self.gains = nn.Parameter(torch.ones(gains)) if gains else None
 
     def forward(
-        self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        self, states: Values, table: Float[Tensor, "v d"],
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
         assert isinstance(states, Tensor), "it has no moments"
         mean = self.mean(states)
-        return super().forward(mean if self.gains is None else mean * self.gains, table, by, candidates)
+        return super().forward(mean if self.gains is None else mean * self.gains, table, candidates)
 
 
 class BertWordOutput(TableOutput):
@@ -368,13 +365,13 @@ class BertWordOutput(TableOutput):
         nn.init.zeros_(self.dense.bias)
 
     def forward(
-        self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        self, states: Values, table: Float[Tensor, "v d"],
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
-        transformed = by(self.norm, by(self.activation, by(self.dense, states)))
+        transformed = apply(self.norm, apply(self.activation, apply(self.dense, states)))
         transformed = transformed if self.scale == 1.0 else transformed * self.scale
         table = _rows(table if self.decoder is None else self.decoder, candidates)
-        return by.by_table(transformed, table, _rows(self.bias, candidates))
+        return by_table(transformed, table, _rows(self.bias, candidates))
 
 
 class PairOutput(SentenceOutput):

@@ -200,7 +200,7 @@ GAIN, SHIFT = normal(D, seed=5).double(), normal(D, seed=6).double()
 RULES: dict[str, Callable[[State], State]] = {
     "linear": lambda given: moments.linear(given, WEIGHT, OF_ROWS, BIAS),
     "linear with a variance a weight": lambda given: moments.linear(given, WEIGHT, OF_WEIGHTS, BIAS),
-    "add": lambda given: moments.add(given, moments.add(given, SHIFT)),
+    "add": lambda given: given + (given + SHIFT),
     "attention": lambda given: moments.attention(given, WEIGHT, OF_ROWS, BIAS, HEADS)[0],
     "attention by distance": lambda given: moments.attention(
         given, WEIGHT, OF_ROWS, BIAS, HEADS, distances=distances("query", "key", "value")

@@ -354,7 +354,7 @@ def test_a_transformer_goes_on_with_its_last_layers() -> None:
     bias = torch.ones_like(unary) * mask[:, :, None]
     found = encoder.again(encoder.again(encoder.begin(words, 2)), bias).states
     allowed = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
-    states = encoder._embedded(words, models.transformer.PLAIN)
+    states = encoder._embedded(words)
     for number in (0, 1, 2):
         states, _ = encoder.layers[number](states, allowed, None, False)
     states = states + bias
