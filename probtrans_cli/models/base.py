@@ -170,7 +170,7 @@ class Encoded:
     head of word ``i`` is column ``j`` (the ``n`` words first, then root and global features where the model has them);
     None unless wanted.
     Of a transformer: attention of word ``i`` to word ``j`` in layer ``t`` and head ``c``, to itself included.
-    ``arc_scores``: of the iterations of :meth:`Encoder.score_heads`, what the heads are the softmax of.
+    ``arc_scores``: of the iterations of :meth:`ProbabilisticEncoder.score_heads`, what the heads are the softmax of.
     """
 
     states: Values
@@ -280,10 +280,6 @@ class Encoder(nn.Module, ABC):
         """Return the distributions over latent labels, for an encoder with ``facts.has_latent_labels``."""
         del states
         raise TypeError(f"a {type(self).__name__} has no latent labels")
-
-    def score_heads(self, iterations: Collection[int]) -> None:
-        """Let every encoding have the scores of heads after these iterations, where heads have labels."""
-        raise TypeError(f"a {type(self).__name__} has no heads with labels: {iterations}")
 
     def parts(self) -> Mapping[str, Sequence[nn.Module]]:
         """Return its modules with a matrix ``weight`` that `model.bayes` can make uncertain, as `attention` and

@@ -145,6 +145,13 @@ class Network(nn.Module):
         self.start = nn.Parameter(torch.empty(1, encoder.facts.unary_width)) if added else None
         if self.start is not None:
             encoder.start_words(self.start)
+        # Arcs have a column for the root: that of a root node, or of a `<cls>` in front of the words.
+        self.has_root_column = encoder.facts.has_root or added
+        # The length of the longest sentence that it can read; None = any.
+        rows = encoder.facts.position_rows
+        self.longest = None if rows is None else rows - int(added)
+        # Whether the output layer scores words by the unary scores.
+        self.tied = bool(getattr(self.words, "reads_table", False))
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
             self.register_buffer(f"entry_{name}", values, persistent=False)  # follow from the vocabulary
 
@@ -319,27 +326,11 @@ class Network(nn.Module):
         return torch.cat([words, root, features], dim=-1)
 
     @property
-    def longest(self) -> int | None:
-        """The length of the longest sentence that it can read; None = any."""
-        limit = self.encoder.facts.position_rows
-        return limit if limit is None or self.start is None else limit - 1
-
-    @property
     def words(self) -> nn.Module:
         """The output layer of words."""
         words = getattr(self.output, "words", self.output)
         assert isinstance(words, nn.Module), "a part of the output layer"
         return words
-
-    @property
-    def tied(self) -> bool:
-        """Whether the output layer scores words by the unary scores."""
-        return bool(getattr(self.words, "reads_table", False))
-
-    @property
-    def has_root_column(self) -> bool:
-        """Whether arcs have a column for the root: a root node, or a `<cls>` in front of the words."""
-        return self.encoder.facts.has_root or self.start is not None
 
     def _table(self) -> Float[Tensor, "v d"]:
         """Return ``S_w(a)`` of every entry of the vocabulary."""

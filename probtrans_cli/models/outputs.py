@@ -426,37 +426,27 @@ class SeveralOutputs(OutputLayer, nn.Module):
 WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput  # output layers over the vocabulary
 
 
-def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
-    del tied
-    gains = encoder.facts.width if encoder.facts.has_gains else 0
-    if encoder.facts.has_latent_labels:
-        section: Any = encoder.section
-        probabilities, variables = section.output == "probabilities", encoder.facts.label_variables
+def word_output(kind: str, encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
+    """Make an output layer over a vocabulary of ``words`` entries.
+
+    Args:
+        kind: the recipe's `task.output`: `linear`, `tied` or `bert`.
+        encoder: what the layer reads.
+        never: ids that have no probability; BERT's layer gives all of them one, as `transformers` has it.
+        tied: whether BERT's layer reads the table of words.
+    """
+    section: Any = encoder.section
+    facts, scale = encoder.facts, encoder.logit_scale
+    if kind == "linear":
+        return WordOutput(facts.width, words, never=never)
+    if kind == "bert":
+        options = {"activation": section.activation, "norm_eps": section.norm_eps, "std": section.std}
+        return BertWordOutput(words, facts.width, tied=tied, scale=scale, **options)
+    assert kind == "tied", f"a kind of word scores: {kind}"
+    gains = facts.width if facts.has_gains else 0
+    if facts.has_latent_labels:
+        probabilities, variables = section.output == "probabilities", facts.label_variables
         return TiedOutput(words, probabilities, variables=variables, gains=gains, never=never)
-    mean, scale = encoder.latent_mean, encoder.logit_scale
-    if mean is None:
+    if encoder.latent_mean is None:
         return TiedLinear(words, never=never, scale=scale)
-    return TiedMean(words, mean, gains=gains, never=never, scale=scale)
-
-
-def _bert(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
-    del never  # as transformers has it
-    options: Any = encoder.section
-    return BertWordOutput(
-        words,
-        encoder.facts.width,
-        tied=tied,
-        activation=options.activation,
-        norm_eps=options.norm_eps,
-        std=options.std,
-        scale=encoder.logit_scale,
-    )
-
-
-WORD_OUTPUTS: dict[str, Callable[..., WordLayer]] = {
-    "linear": lambda encoder, words, never, **_tied: WordOutput(encoder.facts.width, words, never=never),
-    "tied": _tied,
-    "bert": _bert,
-}
-"""The kinds of `task.output`: each makes a layer for an encoder, of so many words, some of which (by id) never have a
-probability; ``tied``: whether BERT's reads the table of words."""
+    return TiedMean(words, encoder.latent_mean, gains=gains, never=never, scale=scale)

@@ -58,9 +58,6 @@ class StackedEncoder(Encoder):
             f"{name}.{key}": value for name, part in parts.items() for key, value in part.regularizer(section).items()
         }
 
-    def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        return self.upper.latent_labels(states)
-
     def stages(self) -> Sequence[Sequence[nn.Parameter]]:
         """Return the stages of the lower encoder; the last one also has what is above its layers. A lower encoder
         without layers of its own is one stage. The matrix and the upper encoder are above them."""

@@ -144,9 +144,9 @@ def test_shapes_and_latent_labels(kind: str, name: str) -> None:
     assert facts == section.facts
     if not facts.has_latent_labels:
         with pytest.raises(TypeError, match="has no latent labels"):
-            encoder.latent_labels(torch.zeros(1, 1, d))
+            encoder.top.latent_labels(torch.zeros(1, 1, d))
         return
-    labels = encoder.latent_labels(outputs["states"])[batch.mask]
+    labels = encoder.top.latent_labels(outputs["states"])[batch.mask]
     assert bool((labels >= 0).all())
     torch.testing.assert_close(labels.sum(-1), torch.ones_like(labels[:, 0]), **NEAR)
 

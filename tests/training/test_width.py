@@ -15,7 +15,7 @@ from torch.nn import functional
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS
+from probtrans_cli.models.outputs import word_output
 from probtrans_cli.models.width import scales_of_field
 from probtrans_cli.recipe.training import Optim
 from probtrans_cli.reports.sweeps import exponent
@@ -89,7 +89,7 @@ EACH_KIND = ("categorical-uv", "spherical-rotary", "spherical-dep-split", "trans
 def trained(section: dict[str, Any], rate: float, seed: int, updates: int = 10) -> tuple[Network, Inputs, Wants, Any]:
     """A network, a batch with hidden words, and its training, whose losses come one by one."""
     torch.manual_seed(seed)
-    network = Network(WORDS, build(section), lambda encoder: WORD_OUTPUTS["tied"](encoder, WORDS, (0,), tied=True))
+    network = Network(WORDS, build(section), lambda encoder: word_output("tied", encoder, WORDS, (0,), tied=True))
     optimizer = Optimizers(Optim(lr=rate, clip=None), network)
     chance = torch.Generator().manual_seed(1)
     ids = torch.randint(3, WORDS, (6, 10), generator=chance)

@@ -197,6 +197,7 @@ class ProbabilisticEncoder(Encoder):
         return Encoded(states, root, marginals, arc_scores=scores)
 
     def score_heads(self, iterations: Collection[int]) -> None:
+        """Let every encoding have the scores of heads after these iterations, where heads have labels."""
         self.scored = tuple(iterations)
         self.inference = replace(self.inference, scored=True)
 
