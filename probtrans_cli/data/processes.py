@@ -181,6 +181,7 @@ class Ranks:
     rank: int = 0
     world: int = 1
     local: int | None = None  # the number of this process on its machine, and of its GPU; None: it may choose
+    attempt: int = 0  # how often a launcher has started all processes anew
 
     @property
     def first(self) -> bool:
@@ -217,6 +218,7 @@ class Ranks:
 
     def meet(self, purpose: str) -> None:
         """Wait until all processes call this."""
+        self.largest(0, purpose)
 
     def done(self, name: str, answer: str = "") -> None:
         """Let the processes go on that wait for this event, by its name."""

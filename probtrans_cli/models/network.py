@@ -349,15 +349,21 @@ class Network(nn.Module):
         words = [parameter for module in modules if module is not None for parameter in module.parameters()]
         return [[*words, *([] if self.start is None else [self.start]), *below], *map(list, layers)]
 
+    @torch.inference_mode()
     def activations(self, inputs: Inputs, wants: Wants) -> dict[str, Tensor]:
-        """Return what the encoder computes of a batch, see :meth:`Encoder.activations`, and the wanted scores."""
+        """Return what the encoder computes of a batch, see :meth:`Encoder.activations`, and the wanted scores; without
+        dropout, in float32."""
+        training = self.training
+        self.eval()
         words = self._words(inputs, self.potentials(inputs.ids, inputs.features), None, wants.readout)
         scores = {}
         for name, values in self(inputs, wants).scores.items():  # but for what all of a row share
             possible = values.isfinite()
             mean = values.masked_fill(~possible, 0.0).sum(-1, keepdim=True) / possible.sum(-1, keepdim=True)
             scores[f"scores of {name}"] = (values - mean)[possible]
-        return {**self.encoder.activations(words), **scores}
+        activations = {**self.encoder.activations(words), **scores}
+        self.train(training)
+        return {name: values.float() for name, values in activations.items()}
 
     def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
         """Yield the parameters whose start and rate have a factor, with a `base_width`: those of the encoder, and

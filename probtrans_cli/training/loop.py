@@ -129,7 +129,13 @@ class Trainer:
             NotFiniteError: the loss or a gradient is not finite; the last good checkpoint is named.
             OutOfMemoryError: a batch did not fit.
         """
-        console.log(self._describe())
+        counts = self.network.parameter_counts()
+        deviations = f", {counts['deviations']:,} deviations" if "deviations" in counts else ""
+        console.log(
+            f"{self.recipe.name}: {counts['encoder']:,} encoder parameters (+ {counts['unary']:,} word scores, "
+            f"{counts['output']:,} output{deviations}), {len(self.train_split):,} sentences, "
+            f"{int(self.train_split.lengths.sum()):,} tokens, {self.model.machine.describe()}"
+        )
         if self.equations is not None:
             console.log(f"messages: plain, as the equations stand in {self.equations}")
             if self.recipe.runtime.compile:
@@ -137,7 +143,7 @@ class Trainer:
         if self.recipe.runtime.messages == "fused" and self.model.machine.device.type != "cuda":
             console.log("messages: as fast ones, as only a GPU has the kernels of `runtime.messages: fused`")
         with stop_signals(self.ranks.signalled, several=self.ranks.world > 1) as stop:
-            with self.ahead:
+            with self.ahead.running():
                 self._train(stop)
             return self._finish(stop)
 
@@ -195,8 +201,8 @@ class Trainer:
         """Return how large the numbers of the model are after some updates; save nothing."""
         batches = self.plan.batches(0)
         group = batches[0]
-        Draws(self.recipe.seed, 0, self.model.machine.device).begin(0)
-        batch = self._batch(0.0, group)
+        with Draws(self.recipe.seed, 0, self.model.machine.device).stream(0):
+            batch = self._batch(0.0, group)
 
         def done() -> Iterator[None]:
             for _ in range(updates):
@@ -222,13 +228,12 @@ class Trainer:
         total = self._gradients(microbatches, counts, draws, done)
         total = ranks.total(total, f"the loss of {here}")
         norm = self.optimizer.clip()
-        rate = section.schedule.rate(section.lr, done, state.drops)
-        self.optimizer.set_rate(rate)
         self.bad = self.bad | ~(torch.isfinite(total) & torch.isfinite(norm))
         # To look at a value on a GPU is to wait for it, so that is done with the lines of metrics alone.
         if total.device.type == "cpu" or (state.step + 1) % self.recipe.log.every_steps == 0:
             self._finite_guard()
-        self.optimizer.step()
+        rate = section.schedule.rate(section.lr, done, state.drops)
+        self.optimizer.step(rate)
         if self.average is not None:
             self.average.update_parameters(self.network)
         is_raw = self.recipe.train.accumulate == 1 and self.plan.raw is not None and bool(group[0][0] >= self.plan.raw)
@@ -253,12 +258,11 @@ class Trainer:
         with self.optimizer.draw(draws.of_weights(ranks)):
             for number, microbatch in enumerate(microbatches, start=1):
                 ranks.at(f"batch {number} of {len(microbatches)} of {here}")
-                draws.go_on(microbatch.k)
                 last = number == len(microbatches)
                 batch = microbatch.batch
                 # DDP sums over the processes while the last microbatch goes backward, and only then.
                 unsynchronised = nullcontext() if last or self.copy is None else self.copy.no_sync()
-                with self._memory_guard(batch.indices), unsynchronised:
+                with self._memory_guard(batch.indices), unsynchronised, draws.stream(microbatch.k):
                     with self.model.machine.autocast(), self.divergence.draw():
                         loss = loss_of(self.model.task, self.divergence.ask, batch, counts)
                         loss = loss if microbatch.counted else 0.0 * loss  # DDP needs a backward pass all the same
@@ -466,14 +470,4 @@ class Trainer:
         self.progress.line(
             f"{self._title()} step {state.step}/{total}: loss {loss:.4f}{kl}, lr {rate:.1e}, {speed:,.0f} words/s, "
             f"{console.duration(left)} left"
-        )
-
-    def _describe(self) -> str:
-        counts = self.network.parameter_counts()
-        words = int(self.train_split.lengths.sum())
-        deviations = f", {counts['deviations']:,} deviations" if "deviations" in counts else ""
-        return (
-            f"{self.recipe.name}: {counts['encoder']:,} encoder parameters (+ {counts['unary']:,} word scores, "
-            f"{counts['output']:,} output{deviations}), {len(self.train_split):,} sentences, {words:,} tokens, "
-            f"{self.model.machine.describe()}"
         )

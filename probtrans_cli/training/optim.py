@@ -76,11 +76,10 @@ class Optimizers:
         total: Tensor = torch.linalg.vector_norm(torch.stack([norm, *map(torch.linalg.vector_norm, gradients)]))
         return total
 
-    def set_rate(self, rate: float) -> None:
+    def step(self, rate: float) -> None:
+        """Move the parameters at this learning rate, or a group's multiple of it."""
         for options in [*self.adam.param_groups, *(self.ivon.param_groups if self.ivon else ())]:
             options["lr"] = rate * options.get(TIMES, 1.0)
-
-    def step(self) -> None:
         self.adam.step()
         if self.ivon is not None:
             self.ivon.step()

@@ -103,8 +103,7 @@ def trained(section: dict[str, Any], rate: float, seed: int, updates: int = 10) 
             scores = network(inputs, wants).scores["words"][:, 1:]
             loss = functional.cross_entropy(scores, ids[hidden] - 1)
             loss.backward()
-            optimizer.set_rate(rate)
-            optimizer.step()
+            optimizer.step(rate)
             yield loss.item()
 
     return network, inputs, wants, losses()
@@ -248,7 +247,7 @@ def test_fast_forms_have_the_factors_of_the_equations(case: str) -> None:
 def test_decay_of_adamw_does_not_depend_on_the_width() -> None:
     network = trained(section("spherical-rotary", 4 * BASE, BASE), 0.003, 0)[0]
     optimizer = Optimizers(Optim(kind="adamw", lr=0.003, weight_decay=0.2), network)
-    optimizer.set_rate(0.003)
+    optimizer.step(0.003)
     groups = optimizer.adam.param_groups
     assert [group["lr"] * group["weight_decay"] for group in groups] == pytest.approx([0.0006] * len(groups))
     assert sorted({group["lr"] for group in groups}) == pytest.approx([0.003 / 4, 0.003])
