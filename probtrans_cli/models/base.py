@@ -247,6 +247,9 @@ class Encoder(nn.Module, ABC):
     latent_mean: Callable[[Tensor], Tensor] | None = None
     """The mean of a word's latent vector, from the word's representation; None = it has no such vector."""
 
+    word_std: float | None = None
+    """The standard deviation of the words' vectors at the start; None = Xavier-uniform."""
+
     scales: Scales | None = None
     """What start, rates and scores are multiplied by, where the recipe has a `base_width`."""
 
@@ -306,8 +309,11 @@ class Encoder(nn.Module, ABC):
         raise UsageError(f"a {type(self).__name__} does not show what it computes", hint="choose another model")
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
-        """Draw the first values of a table of word vectors: Xavier-uniform by default."""
-        nn.init.xavier_uniform_(table)
+        """Draw the first values of a table of word vectors."""
+        if self.word_std is None:
+            nn.init.xavier_uniform_(table)
+        else:
+            nn.init.normal_(table, std=self.word_std)
 
     def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
         """Compute all that comes before the last ``steps`` layers or iterations, which :meth:`again` repeats.

@@ -80,6 +80,7 @@ class TransformerEncoder(Encoder):
         self.final_norm = nn.LayerNorm(width, section.norm_eps) if section.norm == "pre" else None
         self.first = nn.Parameter(torch.zeros(width)) if section.causal else None  # what represents a first word
         self.pooler = Linear(width, width, bias=section.bias != "none") if section.pooler else None
+        self.word_std = section.word_std or (section.std if section.initialization == "normal" else None)
         if section.initialization == "normal":
             self.apply(self._start_normal)
         if isinstance(positions, LearnedSinusoidalPositions):
@@ -131,14 +132,6 @@ class TransformerEncoder(Encoder):
             scores = scores - scores.sum(-1, keepdim=True) / pairs.sum(-1, keepdim=True).clamp(min=1)
             kept[f"scores {number}"] = scores[pairs]
         return kept
-
-    def start_words(self, table: Float[Tensor, "v d"]) -> None:
-        normal = self.section.std if self.section.initialization == "normal" else None
-        std = self.section.word_std or normal
-        if std is not None:
-            nn.init.normal_(table, std=std)
-        else:
-            super().start_words(table)
 
     def _start_normal(self, module: nn.Module) -> None:
         for name, parameter in module.named_parameters(recurse=False):

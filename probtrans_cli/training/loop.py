@@ -12,7 +12,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -176,9 +176,6 @@ class Trainer:
         batches, accumulate = self.plan.batches(0), self.recipe.train.accumulate
         lengths, kinds = self.train_split.lengths, 1 if self.plan.raw is None else 2
 
-        def tokens(some: Iterable[np.ndarray]) -> int:
-            return sum(int(lengths[indices].sum()) for indices in some)
-
         # Of each kind of batches those with most tokens, in turn.
         of_kinds = (
             heapq.nlargest(3, batches[kind::kinds], key=lambda indices: len(indices) * int(lengths[indices].max()))
@@ -192,8 +189,9 @@ class Trainer:
             self.state.batch = 0
             for _ in range(updates):
                 self._update(widest)
-        whole = int(lengths.sum()) if kinds == 1 else tokens(batches)
-        seconds = (self.state.seconds - before) / 2 * whole / tokens(widest[: updates * accumulate])
+        whole = int(lengths.sum()) if kinds == 1 else int(lengths[np.concatenate(batches)].sum())
+        measured = int(lengths[np.concatenate(widest[: updates * accumulate])].sum())
+        seconds = (self.state.seconds - before) / 2 * whole / measured
         console.log(f"dry run: one update works; about {seconds:,.0f} s an epoch on {self.model.machine.describe()}")
         return seconds
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, count, islice
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -71,25 +72,23 @@ class Plan:
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """Return the batches of an epoch, each the numbers of its sentences."""
+        section, lengths, bounds = self.recipe.train, self.lengths, self.bounds
+        planned = partial(
+            plan, words=section.batch_words, seed=self.recipe.seed, sentences=section.batch_sentences,
+            by_length=section.by_length,
+        )  # fmt: skip
         if self.raw is None:
-            return self._planned(self.lengths, epoch, self.bounds)
-        first, bounds = self.raw, self.bounds
-        labelled = self.lengths[:first], None if bounds is None else bounds[bounds <= first]
-        raw = self.lengths[first:], None if bounds is None else bounds[bounds >= first] - first
+            return planned(lengths, epoch=epoch, bounds=bounds)
+        first = self.raw
+        of_labelled = None if bounds is None else bounds[bounds <= first]
+        of_raw = None if bounds is None else bounds[bounds >= first] - first
         return in_alternation(
             [
-                lambda number: self._planned(labelled[0], number, labelled[1]),
-                lambda number: [batch + first for batch in self._planned(raw[0], number, raw[1])],
+                lambda number: planned(lengths[:first], epoch=number, bounds=of_labelled),
+                lambda number: [batch + first for batch in planned(lengths[first:], epoch=number, bounds=of_raw)],
             ],
             epoch,
         )
-
-    def _planned(self, lengths: np.ndarray, epoch: int, bounds: np.ndarray | None) -> Sequence[np.ndarray]:
-        section = self.recipe.train
-        return plan(
-            lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences,
-            by_length=section.by_length, bounds=bounds,
-        )  # fmt: skip
 
     def updates(self, batches: int) -> int:
         """Return the number of updates of the training, with ``batches`` batches an epoch."""

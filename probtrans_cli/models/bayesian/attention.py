@@ -71,25 +71,27 @@ def attention(
     projected = _project(state, weight, of_weight, bias, heads)
     attended = _attend(projected, mask) if distances is None else _attend_by_distance(projected, distances, mask)
     of_u = projected.variance[..., 2, :, :, :]
+    shared = None
     if projected.shared is None:
         variance = attended.from_logits + (attended.expected.square() + attended.b) @ of_u
-        return State(_side_by_side(attended.mean), _side_by_side(variance)), attended.expected
-    y = attended.expected @ projected.shared[1] @ attended.expected.mT
-    assert attended.chi is not None, "there is a T"
-    sums = attended.from_logits.sum(-1, keepdim=True)
-    variance = (
-        attended.from_logits * (attended.chi / sums.clamp_min(LEAST))
-        + _shares(of_u, mask) * y.diagonal(dim1=-2, dim2=-1)[..., None]
-    )
-    shared = None
-    if keeps_shared:
-        assert state.shared is not None, "so have the projections"
-        t_q = state.shared
-        if of_weight is not None:
-            t_q = t_q + of_weights(state, of_weight[: len(of_weight) // 3])
-        of_heads = (attended.chi * (sums > LEAST)).squeeze(-1).sum(-2)
-        shared = y.sum(-3) + t_q * growth(of_heads, t_q.diagonal(dim1=-2, dim2=-1))
-    return State(_side_by_side(attended.mean), _side_by_side(variance), shared), attended.expected
+    else:
+        y = attended.expected @ projected.shared[1] @ attended.expected.mT
+        assert attended.chi is not None, "there is a T"
+        sums = attended.from_logits.sum(-1, keepdim=True)
+        variance = (
+            attended.from_logits * (attended.chi / sums.clamp_min(LEAST))
+            + _shares(of_u, mask) * y.diagonal(dim1=-2, dim2=-1)[..., None]
+        )
+        if keeps_shared:
+            assert state.shared is not None, "so have the projections"
+            t_q = state.shared
+            if of_weight is not None:
+                t_q = t_q + of_weights(state, of_weight[: len(of_weight) // 3])
+            of_heads = (attended.chi * (sums > LEAST)).squeeze(-1).sum(-2)
+            shared = y.sum(-3) + t_q * growth(of_heads, t_q.diagonal(dim1=-2, dim2=-1))
+    # From [*b, h, n, s] to all heads side by side.
+    mean, variance = (values.transpose(-2, -3).flatten(-2) for values in (attended.mean, variance))
+    return State(mean, variance, shared), attended.expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,3 @@ def _shares(variance: Float[Tensor, "*b h n s"], mask: Tensor | None) -> Float[T
         variance = variance * mask[..., None, :, None]
     sums = variance.sum(-2, keepdim=True)
     return sums / sums.sum(-1, keepdim=True).clamp_min(LEAST)
-
-
-def _side_by_side(heads: Float[Tensor, "*b h n s"]) -> Float[Tensor, "*b n r"]:
-    return heads.transpose(-2, -3).flatten(-2)

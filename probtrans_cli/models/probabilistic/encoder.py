@@ -52,7 +52,7 @@ class ProbabilisticEncoder(Encoder):
         super().__init__(section)
         self.messages = messages
         self.latent = latent_of(section.latent, section.label_variables)
-        self.latent_mean = self.latent.mean
+        self.latent_mean, self.word_std = self.latent.mean, section.word_std
         first = DrawnPotentials(section)
         self.ternary, self.root, self.globals, self.chain = first.ternary, first.root, first.globals, first.chain
         more = 0 if section.share_potentials else section.iterations - 1
@@ -173,12 +173,6 @@ class ProbabilisticEncoder(Encoder):
         if not self.facts.has_latent_labels:
             return super().latent_labels(states)
         return states if self.section.output == "probabilities" else self.latent.mean(states)
-
-    def start_words(self, table: Float[Tensor, "v d"]) -> None:
-        if self.section.word_std is None:
-            super().start_words(table)
-        else:
-            nn.init.normal_(table, std=self.section.word_std)
 
     def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
         """See :meth:`Encoder.forward`; arcs are ``Q_H^(t)``."""
