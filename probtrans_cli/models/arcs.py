@@ -39,16 +39,13 @@ class ArcOutput(OutputLayer, nn.Module):
     ``projective``: whether trees are to have no crossing arcs: where those of the training have none, or dev says so.
     """
 
-    decision = "projective"
+    decision = decided = "projective"
     projective: Tensor
 
     def __init__(self, relations: int) -> None:
         super().__init__()
         self.relations = relations
         self.register_buffer("projective", torch.tensor(False))
-
-    def decide(self, choice: float) -> None:
-        self.projective.fill_(choice)
 
 
 class HeadOutput(ArcOutput):

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import functional
 
 Values = Any  # representations ``[b, n, d]`` or ``[m, d]``: a tensor, or a State
-At = Bool[Tensor, "b n"] | Int[Tensor, " m"]
-"""Some words of a padded batch, in row-major order: True where they stand, or their positions."""
 
 
 def may_depend_on(values: Tensor) -> bool:
@@ -34,11 +32,6 @@ def sent(values: Tensor, device: torch.device) -> Tensor:
     """Return values of the host on a device; nobody waits until they are there."""
     values = values.pin_memory() if device.type == "cuda" else values
     return values.to(device, non_blocking=True)
-
-
-def select(values: Shaped[Tensor, "b n ..."], at: At) -> Shaped[Tensor, "m ..."]:
-    """Return the values of some words. If ``at`` holds positions, no computer waits for its GPU to count them."""
-    return values[at] if at.dtype == torch.bool else values.flatten(0, 1).index_select(0, at)
 
 
 LARGE = 10e6

@@ -136,6 +136,7 @@ class OutputLayer(ABC):
     decisions: Sequence[float] = ()
     """Values among which dev chooses after the training, for how answers are decided; see :meth:`decide`."""
     decision: str = "bias"  # what these values are
+    decided: str = ""  # the buffer that holds the value of them that was chosen, and is kept with the weights
 
     @abstractmethod
     def read(self, view: View) -> Mapping[str, Values]:
@@ -143,7 +144,8 @@ class OutputLayer(ABC):
 
     def decide(self, choice: float) -> None:
         """Decide answers by one of :attr:`decisions`, which is kept with the weights."""
-        raise TypeError(f"a {type(self).__name__} has no choice such as {choice}")
+        assert isinstance(self, nn.Module), "a layer is a module"
+        self.get_buffer(self.decided).fill_(choice)
 
     def described(self) -> dict[str, Any]:
         """Return what ``config.json`` of a checkpoint says of it, for those who use the weights elsewhere."""
@@ -272,19 +274,16 @@ class TiedOutput(TableOutput):
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
         table = _rows(table if self.gains is None else table * self.gains, candidates)
         with torch.autocast(states.device.type, enabled=False):
-            blocks = [part.chunk(self.variables, -1) for part in (states, table)]
-            first, *rest = (_labels_summed_out(*block) for block in zip(*blocks, strict=True))
-            return sum(rest, first) + _rows(self.bias + self.impossible, candidates)
-
-
-def _labels_summed_out(states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "*m v"]:
-    # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
-    # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
-    highest = table.detach().amax(0)
-    reached = states + highest
-    best = reached.detach().amax(-1, keepdim=True)
-    shares = arithmetic.linear((reached - best).exp(), (table - highest).exp())
-    return (shares + _LEAST).log() + best
+            scores: list[Tensor] = []
+            for of_states, of_table in zip(*(part.chunk(self.variables, -1) for part in (states, table)), strict=True):
+                # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
+                # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
+                highest = of_table.detach().amax(0)
+                reached = of_states + highest
+                best = reached.detach().amax(-1, keepdim=True)
+                shares = arithmetic.linear((reached - best).exp(), (of_table - highest).exp())
+                scores.append((shares + _LEAST).log() + best)
+            return sum(scores[1:], scores[0]) + _rows(self.bias + self.impossible, candidates)
 
 
 class TiedLinear(TableOutput):
@@ -403,14 +402,9 @@ class SeveralOutputs(OutputLayer, nn.Module):
         self.sentence = next(iter(represent), None)
         self.sizes = {self._named(name, key): of for name, layer in layers.items() for key, of in layer.sizes.items()}
         self.has_moments = all(layer.has_moments for layer in layers.values())
-        self.deciding = next((name for name, layer in layers.items() if layer.decisions), None)
-        if self.deciding is not None:
-            self.decisions, self.decision = layers[self.deciding].decisions, layers[self.deciding].decision
-
-    def decide(self, choice: float) -> None:
-        assert self.deciding is not None, "there are values to choose from"
-        layer: Any = self.get_submodule(self.deciding)
-        layer.decide(choice)
+        for name, layer in layers.items():
+            if layer.decisions and not self.decided:
+                self.decisions, self.decision, self.decided = layer.decisions, layer.decision, f"{name}.{layer.decided}"
 
     def read(self, view: View) -> Mapping[str, Values]:
         wanted = self.answering if view.wants.parts is None else view.wants.parts

@@ -201,14 +201,12 @@ class Trainer:
         group = batches[0]
         with Draws(self.recipe.seed, 0, self.model.machine.device).stream(0):
             batch = self._batch(0.0, group)
-
-        def done() -> Iterator[None]:
-            for _ in range(updates):
-                self.state.batch %= len(batches)
-                self._update(batches)
-                yield
-
-        return coordinates(self.network, batch, self.model.task.wants(batch), done())
+        wants = self.model.task.wants(batch)
+        start = self.network.activations(batch, wants)
+        for _ in range(updates):
+            self.state.batch %= len(batches)
+            self._update(batches)
+        return coordinates(start, self.network.activations(batch, wants))
 
     def _update(self, batches: Sequence[np.ndarray]) -> None:
         began = time.perf_counter()
@@ -436,7 +434,7 @@ class Trainer:
     def _not_finite(self, fault: str) -> NotFiniteError:
         folders = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
         last_good = folders[-1] if folders else "none"
-        return NotFiniteError(f"{fault}; last good checkpoint: {last_good}", hint=self.optimizer.steadier)
+        return NotFiniteError(f"{fault}; last good checkpoint: {last_good}", hint=self.optimizer.advice)
 
     @contextmanager
     def _memory_guard(self, indices: np.ndarray) -> Iterator[None]:

@@ -17,7 +17,7 @@ from probtrans_cli import checkpoint
 from probtrans_cli.models.bayesian.weights import Uncertain, uncertain
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.model.base import Bayes
-from probtrans_cli.recipe.training import Ivon, Optim, Train
+from probtrans_cli.recipe.training import Optim, Train
 
 Stages = Sequence[Sequence[nn.Parameter]]
 Kind = TypeVar("Kind", bound=Optimizer)
@@ -40,9 +40,26 @@ class Optimizers:
         self.section = section
         self.parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.posteriors: list[Uncertain] = list(uncertain(network))
+        rate = "optim.lr" if section.encoder_rate <= 1.0 else "optim.lr or optim.encoder_rate"
+        self.advice = f"lower {rate}, or set optim.clip"  # for a training that is not finite
         self.ivon: IVON | None = None
-        if section.posterior is not None:
-            self.ivon = _ivon(section, section.posterior, self.posteriors, units, factors)
+        if (options := section.posterior) is not None:
+            self.advice = "lower optim.ivon.lr, or set optim.ivon.clip; for what Adam moves, lower optim.lr"
+            size = units / options.kl_weight
+            groups = [
+                {"params": [weight.mean], "prior_precision": 1 / (weight.posterior.prior.variance * size)}
+                for weight in self.posteriors
+            ]
+            self.ivon = uncompiled(IVON)(
+                groups,
+                lr=options.lr,
+                effective_size=size,
+                hessian_start=options.hessian_start,
+                betas=options.betas,
+                clip=math.inf if options.clip is None else options.clip,
+            )
+            for group in self.ivon.param_groups:
+                group[TIMES] = options.lr / section.lr * factors.get(id(group["params"][0]), 1.0)
         means = {id(weight.mean) for weight in self.posteriors} if self.ivon else set()
         deviations = [weight.posterior.log_sd for weight in self.posteriors] if bayes else []
         self.moved_by_adam = [parameter for parameter in self.parameters if id(parameter) not in means]
@@ -84,14 +101,6 @@ class Optimizers:
         if self.ivon is not None:
             self.ivon.step()
             self._copy_deviations()
-
-    @property
-    def steadier(self) -> str:
-        """Advice for a training that is not finite."""
-        if self.ivon is None:
-            rate = "optim.lr" if self.section.encoder_rate <= 1.0 else "optim.lr or optim.encoder_rate"
-            return f"lower {rate}, or set optim.clip"
-        return "lower optim.ivon.lr, or set optim.ivon.clip; for what Adam moves, lower optim.lr"
 
     @torch.no_grad()
     def _copy_deviations(self) -> None:
@@ -195,27 +204,6 @@ def _adam(
         groups = split
     kind = uncompiled(torch.optim.Adam if section.kind == "adam" else torch.optim.AdamW)
     return kind(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)
-
-
-def _ivon(
-    section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units: int, factors: dict[int, float]
-) -> IVON:
-    size = units / options.kl_weight
-    groups = [
-        {"params": [weight.mean], "prior_precision": 1 / (weight.posterior.prior.variance * size)}
-        for weight in posteriors
-    ]
-    optimizer = uncompiled(IVON)(
-        groups,
-        lr=options.lr,
-        effective_size=size,
-        hessian_start=options.hessian_start,
-        betas=options.betas,
-        clip=math.inf if options.clip is None else options.clip,
-    )
-    for group in optimizer.param_groups:
-        group[TIMES] = options.lr / section.lr * factors.get(id(group["params"][0]), 1.0)
-    return optimizer
 
 
 class Average(AveragedModel):

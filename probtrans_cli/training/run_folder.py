@@ -244,23 +244,20 @@ def _foreign(run: Path, *, begun: bool) -> Iterator[str]:
     """Yield what no run has written, relative to the run folder; ``begun``: it is surely the folder of a run."""
     for path in sorted(run.iterdir()):
         if path.name == "checkpoints" and path.is_dir():
-            yield from (str(stranger.relative_to(run)) for stranger in _foreign_checkpoints(path))
+            numbered = {folder for _, folder in checkpoints.steps(path)}
+            for entry in sorted(path.iterdir()):
+                is_link_of_ours = entry.name in checkpoints.LINKS
+                if entry.is_symlink() and is_link_of_ours:
+                    continue
+                if entry in numbered or (entry.is_dir() and is_link_of_ours):
+                    yield from (str(stranger.relative_to(run)) for stranger in checkpoints.strangers(entry))
+                elif not is_link_of_ours and not _CHECKPOINTS.fullmatch(entry.name):
+                    yield str(entry.relative_to(run))
         elif path.name in _FOLDERS and path.is_dir():
             names = _FOLDERS[path.name]
             yield from (f"{path.name}/{file.name}" for file in sorted(path.iterdir()) if not names.fullmatch(file.name))
         elif not _is_file_of_a_run(path, begun=begun):
             yield path.name
-
-
-def _foreign_checkpoints(folder: Path) -> Iterator[Path]:
-    numbered = {path for _, path in checkpoints.steps(folder)}
-    for path in sorted(folder.iterdir()):
-        if path.is_symlink() and path.name in checkpoints.LINKS:
-            continue
-        if path in numbered or (path.is_dir() and path.name in checkpoints.LINKS):
-            yield from checkpoints.strangers(path)
-        elif path.name not in checkpoints.LINKS and not _CHECKPOINTS.fullmatch(path.name):
-            yield path
 
 
 def _is_file_of_a_run(path: Path, *, begun: bool) -> bool:

@@ -16,7 +16,7 @@ that all of them run the network equally often.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
@@ -274,13 +274,9 @@ Sizes = dict[str, dict[str, float]]
 """By the name of an activation: ``size``, and ``change`` since the start."""
 
 
-def coordinates(network: Network, inputs: Inputs, wants: Wants, updates: Iterable[object]) -> Sizes:
-    """Return the mean absolute coordinate of each activation of a batch after the ``updates``, and that of its
-    change."""
-    start = network.activations(inputs, wants)
-    for _ in updates:
-        pass
-    end = network.activations(inputs, wants)
+def coordinates(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> Sizes:
+    """Return the mean absolute coordinate of each activation of a batch at the ``end`` of some updates, and that of its
+    change since their ``start``."""
     return {
         name: {"size": float(end[name].abs().mean()), "change": float((end[name] - start[name]).abs().mean())}
         for name in end

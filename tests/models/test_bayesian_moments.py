@@ -248,7 +248,7 @@ def test_what_is_certain_stays_certain(rule: str, shared: bool, monkeypatch: pyt
     monkeypatch.setitem(globals(), "OF_ROWS", None)
     monkeypatch.setitem(globals(), "OF_WEIGHTS", None)
     mean = normal(N, D).requires_grad_()
-    given = moments.certain(mean, shared=shared)
+    given = moments.State(mean, torch.zeros_like(mean), mean.new_zeros(N, N) if shared else None)
     found = RULES[rule](given)
     assert float(found.variance.detach().abs().max()) < 1e-15
     if found.shared is not None:

@@ -65,9 +65,9 @@ class _Network(nn.Module):
 
 def test_a_high_rate_of_the_encoder_is_named_where_training_diverges() -> None:
     for rate, named in ((0.5, False), (2.0, True)):
-        steadier = optim.Optimizers(Optim.model_validate({"encoder_rate": rate}), _Network()).steadier
-        assert steadier.startswith("lower optim.lr")
-        assert ("optim.encoder_rate" in steadier) == named
+        advice = optim.Optimizers(Optim.model_validate({"encoder_rate": rate}), _Network()).advice
+        assert advice.startswith("lower optim.lr")
+        assert ("optim.encoder_rate" in advice) == named
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])

@@ -109,6 +109,12 @@ def trained(section: dict[str, Any], rate: float, seed: int, updates: int = 10) 
     return network, inputs, wants, losses()
 
 
+def changes(network: Network, inputs: Inputs, wants: Wants, updates: Iterator[float]) -> Sizes:
+    start = network.activations(inputs, wants)
+    list(updates)
+    return coordinates(start, network.activations(inputs, wants))
+
+
 def settings(case: str) -> tuple[float, float, float]:
     return SETTINGS.get(case, SETTINGS[case.partition("-")[0]])
 
@@ -123,7 +129,7 @@ def exponents(case: str, widths: list[int], base: int | None, seeds: int) -> dic
     """The exponents of all sizes and changes that should not grow, by name."""
     rate = settings(case)[-1]
     over: list[list[Sizes]] = [
-        [coordinates(*trained(section(case, width, base), rate, seed)) for seed in range(seeds)] for width in widths
+        [changes(*trained(section(case, width, base), rate, seed)) for seed in range(seeds)] for width in widths
     ]
     names = [
         (name, measure)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.models.arithmetic import At, Linear, Values, linear, select
+from probtrans_cli.models.arithmetic import Linear, Values, linear
 from probtrans_cli.models.bayesian import moments
 from probtrans_cli.models.bayesian.moments import Distances, State
 from probtrans_cli.models.bayesian.state import Together
@@ -40,7 +40,8 @@ def moments_of_words(words: Tensor, kind: Kind, table: nn.Module, ids: Tensor) -
     words = words if words.dtype == torch.float64 else words.float()
     of_table = variance_of(table)
     if of_table is None:
-        return moments.certain(words, shared=kind == "kronecker")
+        shared = words.new_zeros(*words.shape[:2], words.shape[1]) if kind == "kronecker" else None
+        return State(words, torch.zeros_like(words), shared)
     in_front = words.shape[1] - ids.shape[1]
     of_table = of_table[:, None] if of_table.ndim == 1 else of_table
     variance = pad(of_table[ids].expand(*ids.shape, words.shape[-1]), (0, 0, in_front, 0))
@@ -72,7 +73,7 @@ def apply(module: nn.Module, values: Values) -> Values:
         case nn.Linear():
             layer = _expect_linear(module)
             return moments.linear(values, layer.weight, variance_of(layer), layer.bias)
-        case nn.LayerNorm() if _computes(module, nn.LayerNorm):
+        case nn.LayerNorm() if type(module).forward is nn.LayerNorm.forward:
             of_gain, of_shift = variance_of(module), variance_of(module, "bias")
             gain, shift, eps = module.weight, module.bias, module.eps
             return moments.layer_norm(values, gain, shift, eps=eps, of_gain=of_gain, of_shift=of_shift)
@@ -113,9 +114,14 @@ def each(values: Values, change: Callable[[Tensor], Tensor]) -> Values:
     return State(change(values.mean), change(values.variance), None, together)
 
 
-def selected(values: Values, at: At) -> Values:
-    """Return some words, ``[m, d]``."""
-    return each(values, lambda part: select(part, at))
+def selected(values: Values, at: Bool[Tensor, "b n"] | Int[Tensor, " m"]) -> Values:
+    """Return some words of a padded batch in row-major order, ``[m, ...]``.
+
+    ``at``: True where they stand, or their positions; then no computer waits for its GPU to count them.
+    """
+    if at.dtype == torch.bool:
+        return each(values, lambda part: part[at])
+    return each(values, lambda part: part.flatten(0, 1).index_select(0, at))
 
 
 def put(values: Values, at: Bool[Tensor, "b n"]) -> Values:
@@ -162,7 +168,11 @@ def after_feed_forward(layer: Any, steps: tuple[Values, Values, Values, Values],
 
     ``steps``: what went into the layer, what the feed-forward part read of it, its activation, what it added.
     """
-    if isinstance(total, Tensor) or not (_computes(layer.widen, Linear) and _computes(layer.narrow, Linear)):
+    if isinstance(total, Tensor):
+        return total
+    if not all(
+        isinstance(part, Linear) and type(part).forward is Linear.forward for part in (layer.widen, layer.narrow)
+    ):
         return total
     before, inputs, active, added = (step.variance for step in steps)
     together = Together(before, inputs, active, added, layer.widen.weight, layer.narrow.weight, pre=layer.pre)
@@ -175,7 +185,3 @@ def _expect_linear(module: nn.Module) -> nn.Linear:
     if posterior_of(module, "bias") is not None:
         raise refusal(f"{type(module).__name__} with uncertain biases")
     return module
-
-
-def _computes(module: nn.Module, kind: type[nn.Module]) -> bool:
-    return isinstance(module, kind) and type(module).forward is kind.forward

@@ -48,12 +48,6 @@ class State:
         return cls(mean, variance, torch.cat(shared) if shared else None)
 
 
-def certain(mean: Float[Tensor, "*b n d"], *, shared: bool) -> State:
-    """Return a state without variance; ``shared``: with a T."""
-    n = mean.shape[-2]
-    return State(mean, torch.zeros_like(mean), mean.new_zeros(*mean.shape[:-1], n) if shared else None)
-
-
 def linear(
     state: State,
     weight: Float[Tensor, "r d"],
