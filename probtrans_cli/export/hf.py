@@ -24,7 +24,7 @@ from probtrans_cli.hf.gpt2 import ARCHITECTURE as GPT2
 from probtrans_cli.hf.write import Architecture
 from probtrans_cli.models.base import Inputs, Readout, Wants
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
-from probtrans_cli.models.outputs import BertWordOutput, PairOutput, SeveralOutputs
+from probtrans_cli.models.outputs import BertWordOutput, SentenceOutput, SeveralOutputs
 from probtrans_cli.tasks.base import OUTPUT
 from probtrans_cli.trained.base import weights_of
 from probtrans_cli.trained.model import Model
@@ -123,7 +123,7 @@ def architecture_of(model: Model) -> Architecture:
 
 def _has_next_sentences(model: Model) -> bool:
     """Return whether pairs are scored as BERT's are, 0 = the second follows, 1 = it is a random text."""
-    paired = isinstance(getattr(model.network.output, "pair", None), PairOutput)
+    paired = isinstance(getattr(model.network.output, "pair", None), SentenceOutput)
     return paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.facts.has_pooler
 
 

@@ -185,13 +185,20 @@ class FeatureOutput(LinearOutput):
 
 
 class SentenceOutput(OutputLayer, Linear):
-    """Scores of sentences by one linear layer on what represents a sentence."""
+    """Scores of sentences, or of pairs of texts, by one linear layer on what represents a sentence.
+
+    ``std``: of the weights at the start, with biases of 0, as BERT has it; None = as torch starts a linear layer. Of
+    BERT's pairs of texts, class 0 says that the second follows the first, 1 that it is a random one.
+    """
 
     has_moments = True
 
-    def __init__(self, width: int, classes: int, sentence: Sentence = "cls") -> None:
+    def __init__(self, width: int, classes: int, sentence: Sentence = "cls", *, std: float | None = None) -> None:
         super().__init__(width, classes)
         self.sentence = sentence
+        if std is not None:
+            nn.init.normal_(self.weight, std=std)
+            nn.init.zeros_(self.bias)
 
     def read(self, view: View) -> Mapping[str, Values]:
         return {"sentence": apply(self, view.sentence)}
@@ -274,16 +281,19 @@ class TiedOutput(TableOutput):
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
         table = _rows(table if self.gains is None else table * self.gains, candidates)
         with torch.autocast(states.device.type, enabled=False):
-            scores: list[Tensor] = []
-            for of_states, of_table in zip(*(part.chunk(self.variables, -1) for part in (states, table)), strict=True):
-                # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
-                # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
-                highest = of_table.detach().amax(0)
-                reached = of_states + highest
-                best = reached.detach().amax(-1, keepdim=True)
-                shares = arithmetic.linear((reached - best).exp(), (of_table - highest).exp())
-                scores.append((shares + _LEAST).log() + best)
-            return sum(scores[1:], scores[0]) + _rows(self.bias + self.impossible, candidates)
+            blocks = [part.chunk(self.variables, -1) for part in (states, table)]
+            first, *rest = (_labels_summed_out(*block) for block in zip(*blocks, strict=True))
+            return sum(rest, first) + _rows(self.bias + self.impossible, candidates)
+
+
+def _labels_summed_out(states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "*m v"]:
+    # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
+    # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
+    highest = table.detach().amax(0)
+    reached = states + highest
+    best = reached.detach().amax(-1, keepdim=True)
+    shares = arithmetic.linear((reached - best).exp(), (table - highest).exp())
+    return (shares + _LEAST).log() + best
 
 
 class TiedLinear(TableOutput):
@@ -371,16 +381,6 @@ class BertWordOutput(TableOutput):
         transformed = transformed if self.scale == 1.0 else transformed * self.scale
         table = _rows(table if self.decoder is None else self.decoder, candidates)
         return by_table(transformed, table, _rows(self.bias, candidates))
-
-
-class PairOutput(SentenceOutput):
-    """Scores of what a pair of texts is, from its sentence vector; of BERT: 0 = the second follows the first, 1 = it
-    is a random one."""
-
-    def __init__(self, width: int, classes: int = 2, *, std: float = 0.02, sentence: Sentence = "cls") -> None:
-        super().__init__(width, classes, sentence)
-        nn.init.normal_(self.weight, std=std)
-        nn.init.zeros_(self.bias)
 
 
 class SeveralOutputs(OutputLayer, nn.Module):

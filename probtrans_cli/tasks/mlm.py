@@ -23,7 +23,6 @@ from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import (
     BertWordOutput,
-    PairOutput,
     TiedLinear,
     TiedMean,
     TiedOutput,
@@ -279,7 +278,7 @@ class Pairs(SentenceClassification):
     """What the second of two texts is to the first."""
 
     column, texts = PAIR, "pairs of texts"
-    layer = PairOutput
+    std = 0.02
 
 
 class Pretraining(Parts):

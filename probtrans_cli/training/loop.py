@@ -215,7 +215,8 @@ class Trainer:
         here = f"update {state.step + 1}"
         ranks.at(f"the batches of {here}")
         self.network.train(not self.recipe.train.probe)  # the output layer drops nothing
-        self.optimizer.zero_grad()
+        for parameter in self.optimizer.parameters:
+            parameter.grad = None
         done = self.plan.share_done(state, len(batches))
         draws = Draws(self.recipe.seed, state.step, self.model.machine.device)
         microbatches = dealt(group, ranks, draws, partial(self._batch, done))
@@ -302,9 +303,7 @@ class Trainer:
         self.ranks.at(f"the evaluation after update {state.step}")
         with optim.averaged(self.network, self.average):
             scores, figures = task_scores(self.model, self.dev, final=False), figures_of(self.model, self.dev)
-        loss = scores["loss"] or 0.0  # None: dev has no label of train
-        if not math.isfinite(loss):
-            raise self._not_finite(f"the dev loss is not finite at step {state.step}")
+        self._finite_guard(scores["loss"] or 0.0)  # None: dev has no label of train
         task = self.recipe.task
         better = state.note(scores, task.metric, larger_is_better=task.larger_is_better)
         self.metrics.write({"step": state.step, "epoch": state.epoch, "split": "dev", **scores, **figures})
@@ -425,16 +424,18 @@ class Trainer:
         epoch = self.state.epoch + (self.state.batch > 0) if epoch is None else epoch
         return f"epoch {epoch}/{self.recipe.train.epochs}"
 
-    def _finite_guard(self) -> None:
-        """Stop before a gradient that is not finite reaches the weights, or they are scored or saved."""
+    def _finite_guard(self, dev_loss: float = 0.0) -> None:
+        """Stop before a gradient that is not finite reaches the weights, or they are scored or saved; or if the loss on
+        dev is not finite."""
         if bool(self.bad):
-            step = self.state.step + 1
-            raise self._not_finite(f"the loss or a gradient is not finite at step {step} or shortly before")
-
-    def _not_finite(self, fault: str) -> NotFiniteError:
+            fault = f"the loss or a gradient is not finite at step {self.state.step + 1} or shortly before"
+        elif not math.isfinite(dev_loss):
+            fault = f"the dev loss is not finite at step {self.state.step}"
+        else:
+            return
         folders = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
         last_good = folders[-1] if folders else "none"
-        return NotFiniteError(f"{fault}; last good checkpoint: {last_good}", hint=self.optimizer.advice)
+        raise NotFiniteError(f"{fault}; last good checkpoint: {last_good}", hint=self.optimizer.advice)
 
     @contextmanager
     def _memory_guard(self, indices: np.ndarray) -> Iterator[None]:

@@ -67,10 +67,6 @@ class Optimizers:
         self.adam = _adam(section, self.moved_by_adam, deviations, sigma_lr, factors, widths)
         self._copy_deviations()
 
-    def zero_grad(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
-
     @contextmanager
     def draw(self, stream: AbstractContextManager[None]) -> Iterator[None]:
         """Within, with IVON: the weights are a draw, made within ``stream``. Goes around forward and backward."""

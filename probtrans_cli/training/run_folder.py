@@ -115,7 +115,11 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
             require_same(recipe, stored, hint)
         checkpoints.settle(run / "checkpoints")
     elif occupied:
-        _set_aside(run)
+        (run / ASIDE).mkdir()
+        # The recipe first, and back again last: where it is tells after a kill which of the two runs is whole.
+        for path in sorted(run.iterdir(), key=lambda path: path.name != "recipe.yaml"):
+            if path.name not in (ASIDE, lock.NAME):
+                path.rename(run / ASIDE / path.name)
     # The note of how a training was interrupted goes; that of a training which came to its end stays.
     note = run / "exit.json"
     if _is_file_of_a_run(note, begun=False) and from_json(regular.read_bytes(note))["exit"] != 0:
@@ -190,16 +194,8 @@ def write_exit(run: Path, code: int = 0, reason: str = "done") -> None:
     atomic.replace_text(run / "exit.json", json.dumps({"exit": code, "reason": reason}) + "\n")
 
 
-def _set_aside(run: Path) -> None:
-    (run / ASIDE).mkdir()
-    # The recipe first, and back again last: where it is tells after a kill which of the two runs is whole.
-    for path in sorted(run.iterdir(), key=lambda path: path.name != "recipe.yaml"):
-        if path.name not in (ASIDE, lock.NAME):
-            path.rename(run / ASIDE / path.name)
-
-
 def _put_back(run: Path) -> bool:
-    """Undo :func:`_set_aside` where the new run has not begun; return whether there was something to put back."""
+    """Put back what was set aside, where the new run has not begun; return whether there was something."""
     aside = run / ASIDE
     if not aside.is_dir() or (run / "recipe.yaml").exists():
         forget_replaced(run)

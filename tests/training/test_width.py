@@ -99,7 +99,7 @@ def trained(section: dict[str, Any], rate: float, seed: int, updates: int = 10) 
 
     def losses() -> Iterator[float]:
         for _ in range(updates):
-            optimizer.zero_grad()
+            network.zero_grad()
             scores = network(inputs, wants).scores["words"][:, 1:]
             loss = functional.cross_entropy(scores, ids[hidden] - 1)
             loss.backward()

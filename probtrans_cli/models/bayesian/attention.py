@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -53,20 +53,17 @@ def attention(
     *sentences, n, _ = state.mean.shape
     at_once = max(1, _ATTENTION_AT_ONCE // max(1, heads * n * n))
     if len(sentences) == 1 and sentences[0] > at_once:
-        parts = [
-            attention(
-                state.sentences(some),
-                weight,
-                of_weight,
-                bias,
-                heads,
-                mask=None if mask is None else mask[some],
-                distances=distances,
-                keeps_shared=keeps_shared,
-            )
-            for some in (slice(first, first + at_once) for first in range(0, sentences[0], at_once))
-        ]
-        return State.joined([part for part, _ in parts]), torch.cat([expected for _, expected in parts])
+        parts = []
+        for first in range(0, sentences[0], at_once):
+            some = slice(first, first + at_once)
+            shared = None if state.shared is None else state.shared[some]
+            of_some = State(state.mean[some], state.variance[some], shared)
+            options: dict[str, Any] = {"mask": None if mask is None else mask[some], "distances": distances}
+            parts.append(attention(of_some, weight, of_weight, bias, heads, keeps_shared=keeps_shared, **options))
+        states, expected = zip(*parts, strict=True)
+        mean, variance = torch.cat([part.mean for part in states]), torch.cat([part.variance for part in states])
+        of_pairs = [part.shared for part in states if part.shared is not None]
+        return State(mean, variance, torch.cat(of_pairs) if of_pairs else None), torch.cat(expected)
     check(state, "attention", of_weight)
     projected = _project(state, weight, of_weight, bias, heads)
     attended = _attend(projected, mask) if distances is None else _attend_by_distance(projected, distances, mask)

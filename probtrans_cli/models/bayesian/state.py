@@ -36,17 +36,6 @@ class State:
         shared = None if self.shared is None or other.shared is None else self.shared + other.shared
         return State(self.mean + other.mean, self.variance + other.variance, shared)
 
-    def sentences(self, some: slice) -> State:
-        """Return some sentences of a batch. How features vary together is left out."""
-        return State(self.mean[some], self.variance[some], None if self.shared is None else self.shared[some])
-
-    @classmethod
-    def joined(cls, parts: list[State]) -> State:
-        """Return the batch of such parts."""
-        shared = [part.shared for part in parts if part.shared is not None]
-        mean, variance = torch.cat([part.mean for part in parts]), torch.cat([part.variance for part in parts])
-        return cls(mean, variance, torch.cat(shared) if shared else None)
-
 
 def linear(
     state: State,
