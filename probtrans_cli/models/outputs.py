@@ -317,7 +317,10 @@ class TiedLinear(TableOutput):
         self, states: Values, table: Float[Tensor, "v d"],
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
-        states = states if self.scale == 1.0 else states * self.scale
+        if self.scale != 1.0 and isinstance(states, Tensor):
+            states = states * self.scale
+        elif self.scale != 1.0:  # of moments, a linear layer has a rule, and a factor has none
+            table = table * self.scale
         return by_table(states, _rows(table, candidates), _rows(self.bias + self.impossible, candidates))
 
 
