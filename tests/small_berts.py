@@ -18,7 +18,7 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import Bert, read_bert
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Words
-from probtrans_cli.models.outputs import BertWordOutput, PairOutput
+from probtrans_cli.models.outputs import BertWordOutput, SentenceOutput
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.model import Transformer
 
@@ -59,7 +59,7 @@ class Ours:
     words: Tensor
     encoder: TransformerEncoder
     output: BertWordOutput | None
-    pair: PairOutput | None
+    pair: SentenceOutput | None
 
     @classmethod
     def of(cls, bert: Bert, kind: torch.dtype = torch.float32) -> Ours:
@@ -73,7 +73,7 @@ class Ours:
             output = BertWordOutput(len(table), section.width, **options).to(kind)
             output.load_state_dict(bert.part("words"))
         if bert.part("pair"):
-            pair = PairOutput(section.width).to(kind)
+            pair = SentenceOutput(section.width, 2).to(kind)
             pair.load_state_dict(bert.part("pair"))
         return cls(bert, table, encoder, output, pair)
 
@@ -163,7 +163,7 @@ def random_bert(**options: Any) -> tuple[Transformer, dict[str, Tensor]]:
     activation = section.activation
     parts: dict[str, nn.Module] = {
         "encoder": build(section), "words": BertWordOutput(30, 8, activation=activation, norm_eps=section.norm_eps),
-        "pair": PairOutput(8), "classifier": nn.Linear(8, 3),
+        "pair": SentenceOutput(8, 2, std=0.02), "classifier": nn.Linear(8, 3),
     }  # fmt: skip
     tensors = {
         f"{part}.{name}": value.detach()

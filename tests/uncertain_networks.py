@@ -46,6 +46,7 @@ OUTPUTS: dict[str, tuple[Any, str]] = {
     "linear": (lambda one: LinearOutput(one.facts.width, CLASSES), "words"),
     "words": (lambda one: WordOutput(one.facts.width, VOCABULARY, never=[0]), "words"),
     "tied": (lambda one: TiedLinear(VOCABULARY), "words"),
+    "weighted": (lambda one: TiedLinear(VOCABULARY, scale=0.5), "words"),
     "bert": (lambda one: BertWordOutput(VOCABULARY, one.facts.width), "words"),
     "bert untied": (lambda one: BertWordOutput(VOCABULARY, one.facts.width, tied=False), "words"),
     "semantic": (lambda one: SemanticOutput(one.facts.width, [CLASSES], attention=False), "words"),

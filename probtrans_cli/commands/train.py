@@ -26,7 +26,7 @@ from probtrans_cli.reports.pages import write_report
 from probtrans_cli.reports.scores import flattened, over_seeds, training_report
 from probtrans_cli.text import printable
 from probtrans_cli.training import run_folder
-from probtrans_cli.training.watch import attempts, launched, stopped_at_once
+from probtrans_cli.training.watch import launched, stopped_at_once
 from probtrans_cli.version import __version__
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def train(request: TrainRequest) -> dict[str, Any]:
             return launch(arguments_of(request), request.nproc, recipe.runtime)
     # Within the processes: until they have found each other, a signal ends each of them as it ends any other program.
     with processes() as ranks, stopped_at_once(AT_NO_UPDATE, GO_ON, several=ranks.world > 1):
-        if ranks.world > 1 and attempts() > 0:  # a launcher has started all processes anew
+        if ranks.attempt > 0:  # a launcher has started all processes anew
             request = replace(request, resume=True, overwrite=False)
         return _train(request, ranks)
 

@@ -173,6 +173,7 @@ class Ranks:
     rank: int = 0
     world: int = 1
     local: int | None = None  # the number of this process on its machine, and of its GPU; None: it may choose
+    attempt: int = 0  # how often a launcher has started all processes anew
 
     @property
     def first(self) -> bool:

@@ -24,7 +24,7 @@ from probtrans_cli.hf.gpt2 import ARCHITECTURE as GPT2
 from probtrans_cli.hf.write import Architecture
 from probtrans_cli.models.base import Inputs, Readout, Wants
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
-from probtrans_cli.models.outputs import BertWordOutput, PairOutput, SeveralOutputs
+from probtrans_cli.models.outputs import BertWordOutput, SentenceOutput, SeveralOutputs
 from probtrans_cli.tasks.base import OUTPUT
 from probtrans_cli.trained.base import weights_of
 from probtrans_cli.trained.model import Model

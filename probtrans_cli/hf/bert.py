@@ -14,7 +14,7 @@ encoder.layers.i
 encoder.pooler           bert.pooler.dense
 words.dense, norm        cls.predictions.transform.dense, LayerNorm          BertWordOutput
 words.bias, decoder      cls.predictions.bias, decoder.weight
-pair                     cls.seq_relationship                                PairOutput
+pair                     cls.seq_relationship                                SentenceOutput
 classifier               classifier                                          of tokens, or of the sentence
 """
 

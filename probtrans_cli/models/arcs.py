@@ -16,8 +16,8 @@ x y      child …   [b, w, a]          vectors of a word as a dependent and as 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -34,12 +34,12 @@ FAR_BELOW = 300.0
 
 
 class ArcOutput(OutputLayer, nn.Module):
-    """Scores ``arcs`` of heads with relations, ``[b, w, h * (w + 1)]``.
+    """Scores ``arcs`` of heads with relations, ``[b, w, h * (w + 1)]``; very low ones where there can be no arc.
 
     ``projective``: whether trees are to have no crossing arcs: where those of the training have none, or dev says so.
     """
 
-    decision = "projective"
+    decision = decided = "projective"
     projective: Tensor
 
     def __init__(self, relations: int) -> None:
@@ -47,31 +47,22 @@ class ArcOutput(OutputLayer, nn.Module):
         self.relations = relations
         self.register_buffer("projective", torch.tensor(False))
 
-    def decide(self, choice: float) -> None:
-        self.projective.fill_(choice)
-
-    @abstractmethod
-    def scores(self, view: View, allowed: Bool[Tensor, "b w h m"]) -> dict[str, Float[Tensor, "b w h m"]]:
-        """Return the scores by name, very low ones for pairs that are not ``allowed``."""
-
-    def read(self, view: View) -> Mapping[str, Tensor]:
-        assert view.wants.words is not None, "the task asks for words"
-        allowed = allowed_arcs(view.wants.words, self.relations)
-        return {name: values.flatten(2) for name, values in self.scores(view, allowed).items()}
-
 
 class HeadOutput(ArcOutput):
     """Those of the labelled head variables after the last iteration; in training, where asked for, as ``arcs T`` also
     those after each earlier iteration T."""
 
     def __init__(self, encoder: Encoder, *, every_iteration: bool) -> None:
-        super().__init__(encoder.top.section.channels)
-        last = encoder.top.section.iterations
-        self.own_label = encoder.top.section.root.own_label
-        encoder.top.score_heads(range(1, last + 1) if every_iteration else range(last, last + 1))
+        field: Any = encoder.top  # a probabilistic transformer whose heads have labels
+        super().__init__(field.section.channels)
+        last = field.section.iterations
+        self.own_label = field.section.root.own_label
+        field.score_heads(range(1, last + 1) if every_iteration else range(last, last + 1))
 
-    def scores(self, view: View, allowed: Bool[Tensor, "b w h m"]) -> dict[str, Float[Tensor, "b w h m"]]:
+    def read(self, view: View) -> Mapping[str, Tensor]:
         assert view.encoded is not None, "it reads sentences once"
+        assert view.wants.words is not None, "the task asks for words"
+        allowed = allowed_arcs(view.wants.words, self.relations)
         *earlier, last = view.encoded.arc_scores if self.training else view.encoded.arc_scores[-1:]
         scores = {}
         for name, of_heads in ({"arcs": last} | {f"arcs {t}": of for t, of in enumerate(earlier, start=1)}).items():
@@ -79,7 +70,8 @@ class HeadOutput(ArcOutput):
             if values.shape[-1] != w + 1:  # there are longer texts, or global features
                 values = torch.cat([values[:, :w, :, :w], values[:, :w, :, n : n + 1]], dim=-1)
             # What the field does not allow is very low already.
-            scores[name] = values if self.own_label else values.masked_fill(~allowed, torch.finfo(values.dtype).min)
+            values = values if self.own_label else values.masked_fill(~allowed, torch.finfo(values.dtype).min)
+            scores[name] = values.flatten(2)
         return scores
 
 
@@ -98,9 +90,11 @@ class BiaffineOutput(ArcOutput):
             nn.init.orthogonal_(layer.weight)
             nn.init.zeros_(layer.bias)
 
-    def scores(self, view: View, allowed: Bool[Tensor, "b w h m"]) -> dict[str, Float[Tensor, "b w h m"]]:
+    def read(self, view: View) -> Mapping[str, Tensor]:
         states = view.states
         assert isinstance(states, Tensor), "it has no moments"
+        assert view.wants.words is not None, "the task asks for words"
+        allowed = allowed_arcs(view.wants.words, self.relations)
         words = view.in_sentences(states)
         root = self.root.to(words.dtype).expand(words.shape[0], 1, -1)
         heads = torch.cat([words, root], dim=1)
@@ -111,7 +105,7 @@ class BiaffineOutput(ArcOutput):
         exact = torch.promote_types(relations.dtype, torch.float32)
         relations = relations.to(exact).masked_fill(~allowed, torch.finfo(exact).min)
         scores = arcs.to(exact)[:, :, None] + relations.log_softmax(2)
-        return {"arcs": scores.masked_fill(~allowed, torch.finfo(exact).min)}
+        return {"arcs": scores.masked_fill(~allowed, torch.finfo(exact).min).flatten(2)}
 
     def _vectors(self, layer: Linear, states: Tensor) -> Tensor:
         vectors = functional.dropout(functional.leaky_relu(layer(states), 0.1), self.dropout, self.training)

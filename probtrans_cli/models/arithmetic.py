@@ -1,8 +1,4 @@
-"""What the steps of a network compute with: tensors, or moments of what is uncertain.
-
-The wiring of an encoder and of an output layer is written once, in terms of these steps. :data:`PLAIN` has them for
-tensors; ``models/bayesian/propagation.py`` for a :class:`State`, a mean and a variance of every number.
-"""
+"""Products of matrices, and what computations may depend on: values only on a CPU."""
 
 from __future__ import annotations
 
@@ -14,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import functional
 
 Values = Any  # representations ``[b, n, d]`` or ``[m, d]``: a tensor, or a State
-At = Bool[Tensor, "b n"] | Int[Tensor, " m"]
-"""Some words of a padded batch, in row-major order: True where they stand, or their positions."""
 
 
 def may_depend_on(values: Tensor) -> bool:
@@ -40,13 +34,6 @@ def sent(values: Tensor, device: torch.device) -> Tensor:
     return values.to(device, non_blocking=True)
 
 
-def select(values: Shaped[Tensor, "b n ..."], at: At) -> Shaped[Tensor, "m ..."]:
-    """Return the values of some words. If ``at`` holds positions, no computer waits for its GPU to count them."""
-    return values[at] if at.dtype == torch.bool else values.flatten(0, 1).index_select(0, at)
-
-
-# --- products of matrices ---------------------------------------------------------------------------------------------
-
 LARGE = 10e6
 """Multiplications for each thread, from which :func:`linear` may take oneDNN: it prepares each shape that is new for
 0.3 milliseconds, which pays where shapes come back, or are larger still."""
@@ -60,7 +47,19 @@ def linear(
     Torch multiplies matrices in float32 by MKL. On a processor of AMD's with AVX-512, MKL computes eight numbers at
     once, where oneDNN, which torch brings as well, computes sixteen.
     """
-    if not (may_depend_on(values) and onednn_is_wider() and _is_for_onednn(values, weight, bias)):
+    is_for_onednn = (
+        may_depend_on(values)
+        and onednn_is_wider()
+        and values.numel() * len(weight) >= LARGE * torch.get_num_threads()
+        and values.dtype == weight.dtype == torch.float32
+        and weight.shape[1:] == values.shape[-1:]
+        and (bias is None or (bias.dtype == torch.float32 and bias.shape == weight.shape[:1] and bias.is_contiguous()))
+        and not torch.is_autocast_enabled("cpu")
+        # Its derivatives are those below: there are none for transforms of `torch.func`, and none forwards.
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+    )
+    if not is_for_onednn:
         return functional.linear(values, weight, bias)
     if torch.is_grad_enabled():
         product: Tensor = _Product.apply(values, weight, bias)  # type: ignore[no-untyped-call]
@@ -73,19 +72,6 @@ class Linear(nn.Linear):
 
     def forward(self, values: Shaped[Tensor, "*n d"]) -> Shaped[Tensor, "*n e"]:
         return linear(values, self.weight, self.bias)
-
-
-def _is_for_onednn(values: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    return (
-        values.numel() * len(weight) >= LARGE * torch.get_num_threads()
-        and values.dtype == weight.dtype == torch.float32
-        and weight.shape[1:] == values.shape[-1:]
-        and (bias is None or (bias.dtype == torch.float32 and bias.shape == weight.shape[:1] and bias.is_contiguous()))
-        and not torch.is_autocast_enabled("cpu")
-        # Its derivatives are those below: there are none for transforms of `torch.func`, and none forwards.
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
-    )
 
 
 class _Product(torch.autograd.Function):
@@ -147,70 +133,3 @@ def seconds_of_a_product(product: Callable[[Tensor, Tensor], Tensor], dtype: tor
         product(matrix, matrix)
         seconds.append(time.perf_counter() - begin)
     return min(seconds)
-
-
-# --- the steps --------------------------------------------------------------------------------------------------------
-
-
-class Arithmetic:
-    """The steps, for tensors."""
-
-    def __call__(self, module: nn.Module, values: Values) -> Values:
-        """Apply a module: a linear layer, a layer norm, an activation, dropout."""
-        return module(values)
-
-    def attend(
-        self, layer: Any, values: Values, allowed: Tensor | None, arcs: bool, alone: bool
-    ) -> tuple[Values, Tensor | None]:
-        """Return what every word takes from the words in a ``Layer``; its attention if ``arcs``.
-
-        ``alone``: nothing that follows needs how words vary together.
-        """
-        del alone
-        mixed: tuple[Values, Tensor | None] = layer.attend(values, allowed, arcs)
-        return mixed
-
-    def add(self, values: Values, term: Values | Tensor) -> Values:
-        """Add values, or a certain tensor."""
-        return values + term
-
-    def after_feed_forward(self, layer: Any, steps: tuple[Values, Values, Values, Values], total: Values) -> Values:
-        """Return the sum ``total`` behind the feed-forward part of a ``Layer``.
-
-        ``steps``: what went into the layer, what the feed-forward part read of it, its activation, what it added.
-        """
-        del layer, steps
-        return total
-
-    def by_table(self, values: Values, table: Tensor, bias: Tensor) -> Values:
-        """Return scores of the entries of a certain table."""
-        return linear(values, table, bias)
-
-    def masked(self, values: Values, mask: Bool[Tensor, "b n"]) -> Values:
-        """Return 0 where there is no word."""
-        return values * mask[:, :, None]
-
-    def each(self, values: Values, change: Callable[[Tensor], Tensor]) -> Values:
-        """Return a choice of the words."""
-        return change(values)
-
-    def select(self, values: Values, at: At) -> Values:
-        return self.each(values, lambda part: select(part, at))
-
-    def put(self, values: Values, at: Bool[Tensor, "b n"]) -> Values:
-        """Return ``[b, n, d]`` with the values of some words in their places, 0 elsewhere."""
-        place = at[:, :, None]
-        return self.each(values, lambda part: part.new_zeros(*at.shape, part.shape[-1]).masked_scatter(place, part))
-
-    def first(self, values: Values) -> Values:
-        return self.each(values, lambda part: part[:, 0])
-
-    def rest(self, values: Values) -> Values:
-        return values[:, 1:]
-
-    def mean(self, values: Values, mask: Bool[Tensor, "b n"]) -> Values:
-        """Return the mean over the words ``[b, d]``; 0 for a sentence of none."""
-        return self.masked(values, mask).sum(1) / mask.sum(1, keepdim=True).clamp(min=1).to(values.dtype)
-
-
-PLAIN = Arithmetic()

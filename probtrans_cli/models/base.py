@@ -170,7 +170,7 @@ class Encoded:
     head of word ``i`` is column ``j`` (the ``n`` words first, then root and global features where the model has them);
     None unless wanted.
     Of a transformer: attention of word ``i`` to word ``j`` in layer ``t`` and head ``c``, to itself included.
-    ``arc_scores``: of the iterations of :meth:`Encoder.score_heads`, what the heads are the softmax of.
+    ``arc_scores``: of the iterations of :meth:`ProbabilisticEncoder.score_heads`, what the heads are the softmax of.
     """
 
     states: Values
@@ -247,6 +247,12 @@ class Encoder(nn.Module, ABC):
     latent_mean: Callable[[Tensor], Tensor] | None = None
     """The mean of a word's latent vector, from the word's representation; None = it has no such vector."""
 
+    word_std: float | None = None
+    """The standard deviation of the words' vectors at the start; None = Xavier-uniform."""
+
+    logit_scale: float = 1.0
+    """The factor of scores that the vectors of words themselves give."""
+
     scales: Scales | None = None
     """What start, rates and scores are multiplied by, where the recipe has a `base_width`."""
 
@@ -281,10 +287,6 @@ class Encoder(nn.Module, ABC):
         del states
         raise TypeError(f"a {type(self).__name__} has no latent labels")
 
-    def score_heads(self, iterations: Collection[int]) -> None:
-        """Let every encoding have the scores of heads after these iterations, where heads have labels."""
-        raise TypeError(f"a {type(self).__name__} has no heads with labels: {iterations}")
-
     def parts(self) -> Mapping[str, Sequence[nn.Module]]:
         """Return its modules with a matrix ``weight`` that `model.bayes` can make uncertain, as `attention` and
         `feed_forward`."""
@@ -294,11 +296,6 @@ class Encoder(nn.Module, ABC):
         """Return its parameters from below, if it has layers of their own: first those below the layers, then those of
         each layer. Parameters above the last layer are left out."""
         return ()
-
-    @property
-    def logit_scale(self) -> float:
-        """The factor of scores that the vectors of words themselves give."""
-        return 1.0 if self.scales is None else self.scales.logits
 
     def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
         """Yield the parameters whose start and rate have a factor other than 1, with a `base_width`."""
@@ -310,8 +307,11 @@ class Encoder(nn.Module, ABC):
         raise UsageError(f"a {type(self).__name__} does not show what it computes", hint="choose another model")
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
-        """Draw the first values of a table of word vectors: Xavier-uniform by default."""
-        nn.init.xavier_uniform_(table)
+        """Draw the first values of a table of word vectors."""
+        if self.word_std is None:
+            nn.init.xavier_uniform_(table)
+        else:
+            nn.init.normal_(table, std=self.word_std)
 
     def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
         """Compute all that comes before the last ``steps`` layers or iterations, which :meth:`again` repeats.

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, linear, may_depend_on
+from probtrans_cli.models.arithmetic import linear, may_depend_on
 from probtrans_cli.models.base import (
     CUES,
     Encoded,
@@ -35,8 +35,8 @@ from probtrans_cli.models.base import (
     Words,
     first_tokens,
 )
-from probtrans_cli.models.bayesian import weights
-from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, moments_of_words, refusal
+from probtrans_cli.models.bayesian import propagation, weights
+from probtrans_cli.models.bayesian.propagation import Kind, moments_of_words, refusal
 from probtrans_cli.models.bayesian.weights import Prior, posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
 from probtrans_cli.models.width import Scale
@@ -145,6 +145,13 @@ class Network(nn.Module):
         self.start = nn.Parameter(torch.empty(1, encoder.facts.unary_width)) if added else None
         if self.start is not None:
             encoder.start_words(self.start)
+        # Arcs have a column for the root: that of a root node, or of a `<cls>` in front of the words.
+        self.has_root_column = encoder.facts.has_root or added
+        # The length of the longest sentence that it can read; None = any.
+        rows = encoder.facts.position_rows
+        self.longest = None if rows is None else rows - int(added)
+        # Whether the output layer scores words by the unary scores.
+        self.tied = bool(getattr(self.words, "reads_table", False))
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
             self.register_buffer(f"entry_{name}", values, persistent=False)  # follow from the vocabulary
 
@@ -191,9 +198,8 @@ class Network(nn.Module):
             tokens = wants.tokens
             if wants.words is not None and wants.places is None:
                 tokens = inputs.tokens_of(wants.words)
-            by = PLAIN if wants.moments is None else MOMENTS
-            encoded = self._encode(words, inputs, wants, tokens, by)
-            view = View(inputs, wants, self._table, encoded, tokens, by, unary=unary)
+            encoded = self._encode(words, inputs, wants, tokens)
+            view = View(inputs, wants, self._table, encoded, tokens, unary=unary)
             scores = self.output.read(view) if wants.scores else {}
         states = encoded.states if wants.states else None
         sentence = encoded.sentence if wants.states or wants.sentence else None
@@ -285,7 +291,7 @@ class Network(nn.Module):
         entries = inputs.ids if alike else None
         return Words(values, mask, segments, cues, first, readout, lengths, entries)
 
-    def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None, by: Arithmetic) -> Encoded:
+    def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None) -> Encoded:
         """Encode the tokens, and the sentences where they have a representation.
 
         States are computed for those tokens alone that scores need, unless states are wanted themselves.
@@ -302,13 +308,13 @@ class Network(nn.Module):
                 return encoded
             # Where the encoder reads words, each counts once, however many tokens it has.
             mask = words.mask if words.first is None else first_tokens(words.first, words.mask.shape[1])
-            return replace(encoded, sentence=by.mean(encoded.states, mask))
+            return replace(encoded, sentence=propagation.mean(encoded.states, mask))
         if self.sentence == "cls" and not self.encoder.facts.has_pooler:
-            encoded = replace(encoded, sentence=by.first(encoded.states))
+            encoded = replace(encoded, sentence=propagation.first(encoded.states))
         if self.start is None:
             return encoded
         arcs = None if encoded.arcs is None else self._arcs_of_words(encoded.arcs)
-        return replace(encoded, states=by.rest(encoded.states), arcs=arcs)
+        return replace(encoded, states=propagation.each(encoded.states, lambda part: part[:, 1:]), arcs=arcs)
 
     def _arcs_of_words(self, arcs: Tensor) -> Tensor:
         if self.start is None:
@@ -320,27 +326,11 @@ class Network(nn.Module):
         return torch.cat([words, root, features], dim=-1)
 
     @property
-    def longest(self) -> int | None:
-        """The length of the longest sentence that it can read; None = any."""
-        limit = self.encoder.facts.position_rows
-        return limit if limit is None or self.start is None else limit - 1
-
-    @property
     def words(self) -> nn.Module:
         """The output layer of words."""
         words = getattr(self.output, "words", self.output)
         assert isinstance(words, nn.Module), "a part of the output layer"
         return words
-
-    @property
-    def tied(self) -> bool:
-        """Whether the output layer scores words by the unary scores."""
-        return bool(getattr(self.words, "reads_table", False))
-
-    @property
-    def has_root_column(self) -> bool:
-        """Whether arcs have a column for the root: a root node, or a `<cls>` in front of the words."""
-        return self.encoder.facts.has_root or self.start is not None
 
     def _table(self) -> Float[Tensor, "v d"]:
         """Return ``S_w(a)`` of every entry of the vocabulary."""
@@ -359,15 +349,21 @@ class Network(nn.Module):
         words = [parameter for module in modules if module is not None for parameter in module.parameters()]
         return [[*words, *([] if self.start is None else [self.start]), *below], *map(list, layers)]
 
+    @torch.inference_mode()
     def activations(self, inputs: Inputs, wants: Wants) -> dict[str, Tensor]:
-        """Return what the encoder computes of a batch, see :meth:`Encoder.activations`, and the wanted scores."""
+        """Return what the encoder computes of a batch, see :meth:`Encoder.activations`, and the wanted scores; without
+        dropout, in float32."""
+        training = self.training
+        self.eval()
         words = self._words(inputs, self.potentials(inputs.ids, inputs.features), None, wants.readout)
         scores = {}
         for name, values in self(inputs, wants).scores.items():  # but for what all of a row share
             possible = values.isfinite()
             mean = values.masked_fill(~possible, 0.0).sum(-1, keepdim=True) / possible.sum(-1, keepdim=True)
             scores[f"scores of {name}"] = (values - mean)[possible]
-        return {**self.encoder.activations(words), **scores}
+        activations = {**self.encoder.activations(words), **scores}
+        self.train(training)
+        return {name: values.float() for name, values in activations.items()}
 
     def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
         """Yield the parameters whose start and rate have a factor, with a `base_width`: those of the encoder, and

@@ -28,10 +28,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.models import arithmetic
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Linear, Values
+from probtrans_cli.models.arithmetic import Linear, Values
 from probtrans_cli.models.base import Encoded, Encoder, Inputs, Wants
 from probtrans_cli.models.bayesian.moments import State, linear
-from probtrans_cli.models.bayesian.propagation import variance_of
+from probtrans_cli.models.bayesian.propagation import apply, by_table, selected, variance_of
 from probtrans_cli.models.transformer import ACTIVATIONS
 
 Sentence = Literal["root", "cls", "mean"]
@@ -47,9 +47,9 @@ class View:
         inputs: the batch.
         wants: what is wanted of it. With ``places``, representations are not rows ``[m, d]`` but ``[b, k, d]``.
         table: returns ``S_w(a)`` of every entry of the vocabulary.
-        encoded: by the encoder; None for layers with ``steps``.
+        encoded: by the encoder; None for layers with ``steps``. Where moments are wanted, representations are each a
+            :class:`State`.
         tokens: ``[b, n]``, where scores are wanted: of words, their first tokens.
-        by: what to compute with. Representations are tensors, or each a :class:`State` where moments are wanted.
         again: reads the sentences once more, with this bias of each token, for layers with ``steps``.
         unary: the unary scores of the tokens; None for layers with ``steps``.
     """
@@ -59,7 +59,6 @@ class View:
     table: Callable[[], Float[Tensor, "v d"]]
     encoded: Encoded | None = None
     tokens: Bool[Tensor, "b n"] | None = None
-    by: Arithmetic = PLAIN
     again: Callable[[Tensor | None], Float[Tensor, "b n d"]] | None = None
     unary: Float[Tensor, "b n d"] | None = None
 
@@ -85,13 +84,12 @@ class View:
             row = (torch.arange(b, device=values.device) * n)[:, None] + places  # one look-up of rows
             return values.flatten(0, 1).index_select(0, row.flatten()).view(*row.shape, d)
         assert self.tokens is not None, "the task wants scores of words"
-        by = PLAIN if isinstance(values, Tensor) else self.by
         if positions is None:
-            return by.select(values, self.tokens)
+            return selected(values, self.tokens)
         if self.wants.words is not None and first is not None:  # from positions of words to those of their first tokens
             in_batch = positions // first.shape[1] * self.inputs.ids.shape[1]
             positions = in_batch + first.flatten().index_select(0, positions)
-        return by.select(values, positions)
+        return selected(values, positions)
 
     @property
     def _word_positions(self) -> Int[Tensor, " m"]:
@@ -132,12 +130,13 @@ class OutputLayer(ABC):
     """The number of the encoder's last layers or iterations that it repeats, see :meth:`Encoder.again`; None: it reads
     states once."""
     has_moments: bool = False
-    """True: it computes by the view's arithmetic, so that moments have a way through it."""
+    """True: it computes by the steps of ``propagation.py``, so that moments have a way through it."""
     sizes: Mapping[str, Sequence[int]] = {}
     """The numbers of classes of distributions that stand side by side in one score, by its name."""
     decisions: Sequence[float] = ()
     """Values among which dev chooses after the training, for how answers are decided; see :meth:`decide`."""
     decision: str = "bias"  # what these values are
+    decided: str = ""  # the buffer that holds the value of them that was chosen, and is kept with the weights
 
     @abstractmethod
     def read(self, view: View) -> Mapping[str, Values]:
@@ -145,7 +144,8 @@ class OutputLayer(ABC):
 
     def decide(self, choice: float) -> None:
         """Decide answers by one of :attr:`decisions`, which is kept with the weights."""
-        raise TypeError(f"a {type(self).__name__} has no choice such as {choice}")
+        assert isinstance(self, nn.Module), "a layer is a module"
+        self.get_buffer(self.decided).fill_(choice)
 
     def described(self) -> dict[str, Any]:
         """Return what ``config.json`` of a checkpoint says of it, for those who use the weights elsewhere."""
@@ -158,7 +158,7 @@ class LinearOutput(OutputLayer, Linear):
     has_moments = True
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": view.by(self, view.states)}
+        return {"words": apply(self, view.states)}
 
 
 class FeatureOutput(LinearOutput):
@@ -185,16 +185,23 @@ class FeatureOutput(LinearOutput):
 
 
 class SentenceOutput(OutputLayer, Linear):
-    """Scores of sentences by one linear layer on what represents a sentence."""
+    """Scores of sentences, or of pairs of texts, by one linear layer on what represents a sentence.
+
+    ``std``: of the weights at the start, with biases of 0, as BERT has it; None = as torch starts a linear layer. Of
+    BERT's pairs of texts, class 0 says that the second follows the first, 1 that it is a random one.
+    """
 
     has_moments = True
 
-    def __init__(self, width: int, classes: int, sentence: Sentence = "cls") -> None:
+    def __init__(self, width: int, classes: int, sentence: Sentence = "cls", *, std: float | None = None) -> None:
         super().__init__(width, classes)
         self.sentence = sentence
+        if std is not None:
+            nn.init.normal_(self.weight, std=std)
+            nn.init.zeros_(self.bias)
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"sentence": view.by(self, view.sentence)}
+        return {"sentence": apply(self, view.sentence)}
 
 
 def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
@@ -229,12 +236,12 @@ class WordOutput(LinearOutput):
 
 
 class TableOutput(OutputLayer, nn.Module):
-    """Word scores from the table of unary scores: ``forward(states, table, by, candidates)``."""
+    """Word scores from the table of unary scores: ``forward(states, table, candidates)``."""
 
     reads_table = True
 
     def read(self, view: View) -> Mapping[str, Values]:
-        return {"words": self(view.states, view.table(), view.by, view.wants.candidates)}
+        return {"words": self(view.states, view.table(), view.wants.candidates)}
 
 
 class TiedOutput(TableOutput):
@@ -265,11 +272,10 @@ class TiedOutput(TableOutput):
         self.probabilities, self.variables = probabilities, variables
 
     def forward(
-        self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"],
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Float[Tensor, "*m v"]:  # fmt: skip
         """Return the scores of all words, or of the candidates: one product of exponentials, in float32 or better."""
-        del by
         states = states.double() if table.dtype == torch.float64 else states.float()
         if self.probabilities:
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
@@ -308,11 +314,14 @@ class TiedLinear(TableOutput):
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
     def forward(
-        self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        self, states: Values, table: Float[Tensor, "v d"],
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
-        states = states if self.scale == 1.0 else states * self.scale
-        return by.by_table(states, _rows(table, candidates), _rows(self.bias + self.impossible, candidates))
+        if self.scale != 1.0 and isinstance(states, Tensor):
+            states = states * self.scale
+        elif self.scale != 1.0:  # of moments, a linear layer has a rule, and a factor has none
+            table = table * self.scale
+        return by_table(states, _rows(table, candidates), _rows(self.bias + self.impossible, candidates))
 
 
 class TiedMean(TiedLinear):
@@ -336,12 +345,12 @@ class TiedMean(TiedLinear):
         self.gains = nn.Parameter(torch.ones(gains)) if gains else None
 
     def forward(
-        self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        self, states: Values, table: Float[Tensor, "v d"],
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
         assert isinstance(states, Tensor), "it has no moments"
         mean = self.mean(states)
-        return super().forward(mean if self.gains is None else mean * self.gains, table, by, candidates)
+        return super().forward(mean if self.gains is None else mean * self.gains, table, candidates)
 
 
 class BertWordOutput(TableOutput):
@@ -368,23 +377,13 @@ class BertWordOutput(TableOutput):
         nn.init.zeros_(self.dense.bias)
 
     def forward(
-        self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN,
+        self, states: Values, table: Float[Tensor, "v d"],
         candidates: Int[Tensor, " k"] | None = None,
     ) -> Values:  # fmt: skip
-        transformed = by(self.norm, by(self.activation, by(self.dense, states)))
+        transformed = apply(self.norm, apply(self.activation, apply(self.dense, states)))
         transformed = transformed if self.scale == 1.0 else transformed * self.scale
         table = _rows(table if self.decoder is None else self.decoder, candidates)
-        return by.by_table(transformed, table, _rows(self.bias, candidates))
-
-
-class PairOutput(SentenceOutput):
-    """Scores of what a pair of texts is, from its sentence vector; of BERT: 0 = the second follows the first, 1 = it
-    is a random one."""
-
-    def __init__(self, width: int, classes: int = 2, *, std: float = 0.02, sentence: Sentence = "cls") -> None:
-        super().__init__(width, classes, sentence)
-        nn.init.normal_(self.weight, std=std)
-        nn.init.zeros_(self.bias)
+        return by_table(transformed, table, _rows(self.bias, candidates))
 
 
 class SeveralOutputs(OutputLayer, nn.Module):
@@ -406,14 +405,9 @@ class SeveralOutputs(OutputLayer, nn.Module):
         self.sentence = next(iter(represent), None)
         self.sizes = {self._named(name, key): of for name, layer in layers.items() for key, of in layer.sizes.items()}
         self.has_moments = all(layer.has_moments for layer in layers.values())
-        self.deciding = next((name for name, layer in layers.items() if layer.decisions), None)
-        if self.deciding is not None:
-            self.decisions, self.decision = layers[self.deciding].decisions, layers[self.deciding].decision
-
-    def decide(self, choice: float) -> None:
-        assert self.deciding is not None, "there are values to choose from"
-        layer: Any = self.get_submodule(self.deciding)
-        layer.decide(choice)
+        for name, layer in layers.items():
+            if layer.decisions and not self.decided:
+                self.decisions, self.decision, self.decided = layer.decisions, layer.decision, f"{name}.{layer.decided}"
 
     def read(self, view: View) -> Mapping[str, Values]:
         wanted = self.answering if view.wants.parts is None else view.wants.parts
@@ -429,37 +423,27 @@ class SeveralOutputs(OutputLayer, nn.Module):
 WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput  # output layers over the vocabulary
 
 
-def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
-    del tied
-    gains = encoder.facts.width if encoder.facts.has_gains else 0
-    if encoder.facts.has_latent_labels:
-        section: Any = encoder.section
-        probabilities, variables = section.output == "probabilities", encoder.facts.label_variables
+def word_output(kind: str, encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
+    """Make an output layer over a vocabulary of ``words`` entries.
+
+    Args:
+        kind: the recipe's `task.output`: `linear`, `tied` or `bert`.
+        encoder: what the layer reads.
+        never: ids that have no probability; BERT's layer gives all of them one, as `transformers` has it.
+        tied: whether BERT's layer reads the table of words.
+    """
+    section: Any = encoder.section
+    facts, scale = encoder.facts, encoder.logit_scale
+    if kind == "linear":
+        return WordOutput(facts.width, words, never=never)
+    if kind == "bert":
+        options = {"activation": section.activation, "norm_eps": section.norm_eps, "std": section.std}
+        return BertWordOutput(words, facts.width, tied=tied, scale=scale, **options)
+    assert kind == "tied", f"a kind of word scores: {kind}"
+    gains = facts.width if facts.has_gains else 0
+    if facts.has_latent_labels:
+        probabilities, variables = section.output == "probabilities", facts.label_variables
         return TiedOutput(words, probabilities, variables=variables, gains=gains, never=never)
-    mean, scale = encoder.latent_mean, encoder.logit_scale
-    if mean is None:
+    if encoder.latent_mean is None:
         return TiedLinear(words, never=never, scale=scale)
-    return TiedMean(words, mean, gains=gains, never=never, scale=scale)
-
-
-def _bert(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
-    del never  # as transformers has it
-    options: Any = encoder.section
-    return BertWordOutput(
-        words,
-        encoder.facts.width,
-        tied=tied,
-        activation=options.activation,
-        norm_eps=options.norm_eps,
-        std=options.std,
-        scale=encoder.logit_scale,
-    )
-
-
-WORD_OUTPUTS: dict[str, Callable[..., WordLayer]] = {
-    "linear": lambda encoder, words, never, **_tied: WordOutput(encoder.facts.width, words, never=never),
-    "tied": _tied,
-    "bert": _bert,
-}
-"""The kinds of `task.output`: each makes a layer for an encoder, of so many words, some of which (by id) never have a
-probability; ``tied``: whether BERT's reads the table of words."""
+    return TiedMean(words, encoder.latent_mean, gains=gains, never=never, scale=scale)

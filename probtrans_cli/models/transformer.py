@@ -41,9 +41,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Linear, Values, linear, may_depend_on, sent
+from probtrans_cli.models.arithmetic import Linear, Values, linear, may_depend_on, sent
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, Memory, Reading, Readout, Words, chosen_iterations
-from probtrans_cli.models.bayesian.propagation import MOMENTS
+from probtrans_cli.models.bayesian import propagation
+from probtrans_cli.models.bayesian.propagation import apply, masked, put, selected
+from probtrans_cli.models.bayesian.state import State
 from probtrans_cli.models.width import Scale, scales_of_transformer
 from probtrans_cli.recipe.model import Transformer as Section
 from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
@@ -66,6 +68,8 @@ class TransformerEncoder(Encoder):
         self.messages = messages
         positions, width = section.positions, section.width
         self.scales = scales_of_transformer(section)
+        if self.scales is not None:
+            self.logit_scale = self.scales.logits
         self.sinusoidal = isinstance(positions, SinusoidalPositions)
         self.positions: nn.Parameter | None = None
         if positions.table_rows is not None:
@@ -78,6 +82,7 @@ class TransformerEncoder(Encoder):
         self.final_norm = nn.LayerNorm(width, section.norm_eps) if section.norm == "pre" else None
         self.first = nn.Parameter(torch.zeros(width)) if section.causal else None  # what represents a first word
         self.pooler = Linear(width, width, bias=section.bias != "none") if section.pooler else None
+        self.word_std = section.word_std or (section.std if section.initialization == "normal" else None)
         if section.initialization == "normal":
             self.apply(self._start_normal)
         if isinstance(positions, LearnedSinusoidalPositions):
@@ -130,14 +135,6 @@ class TransformerEncoder(Encoder):
             kept[f"scores {number}"] = scores[pairs]
         return kept
 
-    def start_words(self, table: Float[Tensor, "v d"]) -> None:
-        normal = self.section.std if self.section.initialization == "normal" else None
-        std = self.section.word_std or normal
-        if std is not None:
-            nn.init.normal_(table, std=std)
-        else:
-            super().start_words(table)
-
     def _start_normal(self, module: nn.Module) -> None:
         for name, parameter in module.named_parameters(recurse=False):
             if name == "bias":
@@ -148,19 +145,18 @@ class TransformerEncoder(Encoder):
     def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
         """See :meth:`Encoder.forward`."""
         mask, number = words.mask, self.section.layers
-        by: Arithmetic = PLAIN if isinstance(words.unary, Tensor) else MOMENTS
         if at is not None and (not may_depend_on(mask) or self.pooler is not None or words.readout is not None):
             at = None  # a pooler always needs the state of the first word, a word to come that of the word before
         wanted = chosen_iterations(arcs, number)
         lengths = words.lengths_of_host
-        states, attentions = self._through(range(number), self._embedded(words, by), mask, wanted, at, by, lengths)
+        states, attentions = self._through(range(number), self._embedded(words), mask, wanted, at, lengths)
         if self.final_norm is not None:
-            states = by(self.final_norm, states)
-        sentence = None if self.pooler is None else by(_TANH, by(self.pooler, by.first(states)))
+            states = apply(self.final_norm, states)
+        sentence = None if self.pooler is None else apply(_TANH, apply(self.pooler, propagation.first(states)))
         if words.readout is not None:
             assert self.first is not None, "the model is causal"
             states = torch.cat([self.first.expand(len(states), 1, -1), states[:, :-1]], dim=1)
-        return Encoded(by.masked(states, mask), sentence, torch.stack(attentions, dim=1) if attentions else None)
+        return Encoded(masked(states, mask), sentence, torch.stack(attentions, dim=1) if attentions else None)
 
     def read_on(self, unary: Float[Tensor, "b 1 d"], memory: Memory = ()) -> Memory:
         """See :meth:`Encoder.read_on`; it keeps keys and values of every layer, the unary scores of the last word, and
@@ -169,7 +165,7 @@ class TransformerEncoder(Encoder):
         empty = unary.new_zeros(len(unary), h, 0, self.section.head_size)
         *pairs, previous = memory[:-1] or [*[empty] * (2 * self.section.layers), torch.zeros_like(unary)]
         mask = torch.ones_like(unary[..., 0], dtype=torch.bool)
-        states = self._embedded(Words(unary, mask), PLAIN, before=pairs[0].shape[2], previous=previous)
+        states = self._embedded(Words(unary, mask), before=pairs[0].shape[2], previous=previous)
         kept: list[Tensor] = []
         for index in range(self.section.layers):
             past = pairs[2 * index : 2 * index + 2]
@@ -184,7 +180,7 @@ class TransformerEncoder(Encoder):
 
     def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
         wanted, below = chosen_iterations(arcs, self.section.layers), range(self.section.layers - steps)
-        states, attentions = self._through(below, self._embedded(words, PLAIN), words.mask, wanted)
+        states, attentions = self._through(below, self._embedded(words), words.mask, wanted)
         return Reading(words.mask, steps, states, None, tuple(attentions), wanted)
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
@@ -201,7 +197,6 @@ class TransformerEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         wanted: Collection[int],
         at: Bool[Tensor, "b n"] | None = None,
-        by: Arithmetic = PLAIN,
         lengths: Sequence[int] | None = None,
     ) -> tuple[Values, list[Float[Tensor, "b c n m"]]]:
         """Apply some layers; also return the attention of the layers ``wanted``, by their numbers from 1.
@@ -213,7 +208,7 @@ class TransformerEncoder(Encoder):
         allowed: Tensor | None = None  # where all words may be attended to, which lets faster kernels serve
         # Attention that is returned, or has scores of distances, needs a mask whatever the lengths are.
         bare = None if wanted or isinstance(self.section.positions, RelativePositions) else lengths
-        if bare is not None and self.messages == "fused" and by is PLAIN and not self.section.causal:
+        if bare is not None and self.messages == "fused" and isinstance(states, Tensor) and not self.section.causal:
             rows = Rows.of(bare, mask, self._serves_varlen(states))
         if rows is not None:
             states = states.flatten(0, 1).index_select(0, rows.index)[None]
@@ -223,7 +218,7 @@ class TransformerEncoder(Encoder):
         for index in layers:
             layer = self.layers[0 if self.section.share_layers else index]
             last = mask & at if at is not None and index == self.section.layers - 1 else None
-            states, attention = layer(states, rows or allowed, last, index + 1 in wanted, by)
+            states, attention = layer(states, rows or allowed, last, index + 1 in wanted)
             if attention is not None:
                 attentions.append(attention * mask[:, None, :, None])
         if rows is not None:  # back to the padded batch, zero at padding
@@ -253,16 +248,14 @@ class TransformerEncoder(Encoder):
         fits = kind.itemsize == 2 and self.section.head_size % 8 == 0 and self.section.head_size <= 256
         return states.is_cuda and plain and fits and torch.cuda.get_device_capability(states.device) >= (8, 0)
 
-    def _embedded(
-        self, words: Words, by: Arithmetic, before: int = 0, previous: Float[Tensor, "b 1 d"] | None = None
-    ) -> Values:
+    def _embedded(self, words: Words, before: int = 0, previous: Float[Tensor, "b 1 d"] | None = None) -> Values:
         """Return ``x``, what goes into the first layer; there are so many words ``before`` these, the last one of them
         with the unary scores ``previous``."""
         mask = words.mask
         if isinstance(words.unary, Tensor):
             mean = states = words.unary.masked_fill(~mask[:, :, None], 0.0)
         else:
-            states = by.masked(words.unary, mask)
+            states = masked(words.unary, mask)
             mean = states.mean
         n = before + mean.shape[1]
         if self.positions is not None and n > self.positions.shape[0]:
@@ -271,15 +264,15 @@ class TransformerEncoder(Encoder):
                 hint=f"train with model.positions.rows={n}, or with positions of another kind",
             )
         drop = self.embedding_dropout if self.embedding_norm is None else nn.Identity()
-        states = by(drop, states)
+        states = apply(drop, states)
         if self.chain is not None:
             assert isinstance(states, Tensor), "a causal model has no moments"
             first = torch.zeros_like(states[:, :1]) if previous is None else previous
             states = states + self.chain(torch.cat([first, states[:, :-1]], dim=1))
         if self.positions is not None:
-            states = by.add(states, drop(self.positions[before:n]))
+            states = states + drop(self.positions[before:n])
         elif self.sinusoidal:
-            states = by.add(states, drop(sinusoids(n, mean.shape[2], mean.device)[before:].to(mean.dtype)))
+            states = states + drop(sinusoids(n, mean.shape[2], mean.device)[before:].to(mean.dtype))
         if self.segments is not None:
             segments = words.segments
             if segments is None:
@@ -288,10 +281,10 @@ class TransformerEncoder(Encoder):
                 for kind in (int(segments.min()), int(segments.max())):
                     if not 0 <= kind < self.section.segments:
                         raise ValueError(f"segment type {kind}, but the model has {self.section.segments}, from 0")
-            states = by.add(states, self.segments(segments))
+            states = states + self.segments(segments)
         if self.embedding_norm is None:
             return states
-        return by(self.embedding_dropout, by(self.embedding_norm, states))
+        return apply(self.embedding_dropout, apply(self.embedding_norm, states))
 
 
 @dataclass(frozen=True)
@@ -373,7 +366,6 @@ class Layer(nn.Module):
         allowed: Tensor | Rows | None,
         at: Bool[Tensor, "b n"] | None,
         arcs: bool,
-        by: Arithmetic = PLAIN,
         past: list[Tensor] | None = None,
     ) -> tuple[Values, Float[Tensor, "b c n n"] | None]:
         """Return the next states ``[b, n, d]``, zero but for positions ``at`` if it is there; attention if ``arcs``.
@@ -381,24 +373,26 @@ class Layer(nn.Module):
         ``allowed``: which words each may attend to; None: all, or all earlier ones where the model is causal.
         ``past``: keys and values of earlier words, to which those of these words are added.
         """
-        inputs = by(self.attention_norm, states) if self.pre else states
-        if past is not None or isinstance(allowed, Rows):
-            mixed, attention = self.attend(inputs, allowed, arcs, past)
+        inputs = apply(self.attention_norm, states) if self.pre else states
+        mixed: Values
+        if isinstance(inputs, State):
+            assert not isinstance(allowed, Rows), "rows are for tensors"
+            mixed, attention = propagation.attend(self, inputs, allowed, arcs, alone=at is not None)
         else:
-            mixed, attention = by.attend(self, inputs, allowed, arcs, at is not None)
+            mixed, attention = self.attend(inputs, allowed, arcs, past)
         if at is not None:
-            mixed, states = by.select(mixed, at), by.select(states, at)
+            mixed, states = selected(mixed, at), selected(states, at)
         # Without a projection of its own, the output is tied to that of the queries.
         of_queries = self.projections.weight
-        mixed = linear(mixed, of_queries[: mixed.shape[-1]].T) if self.output is None else by(self.output, mixed)
-        states = by.add(states, by(self.dropout, mixed))
-        states = states if self.pre else by(self.attention_norm, states)
-        inputs = by(self.norm, states) if self.pre else states
-        active = by(self.activation, by(self.widen, inputs))
-        added = by(self.dropout, by(self.narrow, active))
-        states = by.after_feed_forward(self, (states, inputs, active, added), by.add(states, added))
-        states = states if self.pre else by(self.norm, states)
-        return states if at is None else by.put(states, at), attention
+        mixed = linear(mixed, of_queries[: mixed.shape[-1]].T) if self.output is None else apply(self.output, mixed)
+        states = states + apply(self.dropout, mixed)
+        states = states if self.pre else apply(self.attention_norm, states)
+        inputs = apply(self.norm, states) if self.pre else states
+        active = apply(self.activation, apply(self.widen, inputs))
+        added = apply(self.dropout, apply(self.narrow, active))
+        states = propagation.after_feed_forward(self, (states, inputs, active, added), states + added)
+        states = states if self.pre else apply(self.norm, states)
+        return states if at is None else put(states, at), attention
 
     def attend(
         self,

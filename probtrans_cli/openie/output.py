@@ -61,6 +61,7 @@ class GridOutput(OutputLayer, nn.Module):
     ``config.json`` tells of the grid beside it.
     """
 
+    decided = "none_bias"
     none_bias: Tensor
 
     def __init__(
@@ -84,9 +85,6 @@ class GridOutput(OutputLayer, nn.Module):
             nn.init.normal_(self.table.weight, std=width**-0.5)  # a vector of length 1
         self.register_buffer("none_bias", torch.zeros(()))
         self.facts = dict(facts or {})
-
-    def decide(self, choice: float) -> None:
-        self.none_bias.fill_(choice)
 
     def described(self) -> dict[str, Any]:
         return {"grid": {**self.facts, "none_bias": round(float(self.none_bias), 6)}}

@@ -12,8 +12,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.models.arithmetic import select, sent
+from probtrans_cli.models.arithmetic import sent
 from probtrans_cli.models.base import Features, Inputs
+from probtrans_cli.models.bayesian.propagation import selected
 
 PADDING = -2  # in place of a label where there is no word
 UNLEARNED = -1  # a label that the training file does not have: never predicted, counted as wrong, and in no loss
@@ -57,7 +58,8 @@ class Batch(Inputs):
     def picked(self, values: Shaped[Tensor, "b s"]) -> Shaped[Tensor, " m"]:
         """Pick the values of the words or tokens that are scored, in row-major order."""
         where = self.words if self.scored is None else self.scored
-        return select(values, where if self.positions is None else self.positions)
+        picked: Tensor = selected(values, where if self.positions is None else self.positions)
+        return picked
 
     def located(self) -> Batch:
         """Return the batch with the positions of what is scored: to be called before it goes to a GPU."""

@@ -46,7 +46,7 @@ class SentenceClassification(Task):
 
     answers = Answers(kind="class", scores="sentence", abstains=True)
     column, texts = LABEL, "labels of texts"
-    layer: type[SentenceOutput] = SentenceOutput
+    std: float | None = None  # of the output layer at the start, see :class:`SentenceOutput`
     section: Classification
 
     def __init__(self, section: Classification, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
@@ -60,7 +60,7 @@ class SentenceClassification(Task):
         width = (facts.root_width if represents in ("root", "auto") else None) or facts.width
         if represents == "auto":
             represents = "root" if facts.has_root else "cls"
-        return self.layer(width, self.outputs, sentence=represents)
+        return SentenceOutput(width, self.outputs, represents, std=self.std)
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         names = {"root": "the root", "cls": "the first word", "mean": "the mean of the words"}

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Readout, Wants
-from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedLinear, TiedMean, WordLayer
+from probtrans_cli.models.outputs import TiedLinear, TiedMean, WordLayer, word_output
 from probtrans_cli.recipe.task import LanguageModel
 from probtrans_cli.tasks.base import Answers, Counts, Places, Prediction
 from probtrans_cli.tasks.batch import Batch
@@ -42,7 +42,7 @@ class CausalLanguageModelling(PredictedWords):
         elif not section.word_bias:
             words = TiedLinear(size, never=never, bias=False, scale=encoder.logit_scale)
         else:
-            words = WORD_OUTPUTS[section.output](encoder, size, never, tied=section.facts.tied)
+            words = word_output(section.output, encoder, size, never, tied=section.facts.tied)
         if section.start_at_frequencies == "fixed":
             words.bias.requires_grad_(False)
         return words

@@ -22,13 +22,12 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import (
-    WORD_OUTPUTS,
     BertWordOutput,
-    PairOutput,
     TiedLinear,
     TiedMean,
     TiedOutput,
     WordLayer,
+    word_output,
 )
 from probtrans_cli.recipe.task import Classification, LanguageModel, WordPrediction
 from probtrans_cli.recipe.task import Pretraining as Section
@@ -119,7 +118,7 @@ class MaskedLanguageModelling(PredictedWords):
         """Make the output layer that the recipe asks for: linear, the unary scores, or BERT's own. Of the first two
         padding and `<mask>` have no probability; BERT's is as `transformers` has it."""
         never = (self.vocabulary.PAD, self.vocabulary.MASK)
-        words = WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.facts.tied)
+        words = word_output(self.section.output, encoder, self.vocabulary.size, never, tied=self.section.facts.tied)
         if isinstance(words, TiedLinear):
             words.scale /= self.section.word_weight
         return words
@@ -279,7 +278,7 @@ class Pairs(SentenceClassification):
     """What the second of two texts is to the first."""
 
     column, texts = PAIR, "pairs of texts"
-    layer = PairOutput
+    std = 0.02
 
 
 class Pretraining(Parts):

@@ -25,6 +25,7 @@ from probtrans_cli.data.logical_forms import NONE, GraphLabels, graph_labels, gr
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.arithmetic import Linear, Values
 from probtrans_cli.models.base import Encoder, Outputs
+from probtrans_cli.models.bayesian.propagation import apply
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.recipe.task import SemanticParsing
@@ -57,7 +58,7 @@ class SemanticOutput(OutputLayer, nn.Module):
     def read(self, view: View) -> Mapping[str, Values]:
         """Return ``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
         states, words = view.states, view.wants.words
-        labels = view.by(self.labels, states)
+        labels = apply(self.labels, states)
         if self.of_words is not None:
             labels = torch.where(self.of_words, self.labels(view.alone), labels)
         scores: dict[str, Values] = {"words": labels}

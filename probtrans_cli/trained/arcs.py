@@ -144,7 +144,7 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
             batch.tree_scores = _tree_scores(model, predictor, inputs, arcs, first) if options.trees else None
         if options.latent_labels:
             assert outputs.states is not None, "a network returns states when asked"
-            batch.latent_labels = model.network.encoder.latent_labels(outputs.states.float()).cpu().numpy()
+            batch.latent_labels = model.network.encoder.top.latent_labels(outputs.states.float()).cpu().numpy()
             if first is not None:
                 batch.latent_labels = np.take_along_axis(batch.latent_labels, first[:, :, None], axis=1)
         yield batch

@@ -460,7 +460,7 @@ def inner_doubt(model: ModelBase, predictor: Predictor, outputs: Outputs) -> dic
     if not section.facts.has_head_variables:
         return entropies
     if section.facts.has_latent_labels and predictor.own_states and outputs.states is not None:
-        entropies["latent_label_entropy"] = entropy(model.network.encoder.latent_labels(outputs.states.float()))
+        entropies["latent_label_entropy"] = entropy(model.network.encoder.top.latent_labels(outputs.states.float()))
     if predictor.own_arcs and outputs.arcs is not None:
         entropies["head_entropy"] = entropy(outputs.arcs[:, -1].float()).mean(1)
     return entropies

@@ -41,7 +41,7 @@ class Group(Ranks):
     """
 
     def __init__(self, place: Launched) -> None:
-        self.rank, self.world, self.local = place.rank, place.world, place.local
+        self.rank, self.world, self.local, self.attempt = place.rank, place.world, place.local, place.attempt
         self.meeting_place = f"{place.address}:{place.port} (MASTER_ADDR, MASTER_PORT)"
         try:
             with self._long_waits_reported():

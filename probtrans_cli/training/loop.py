@@ -12,7 +12,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -131,7 +131,13 @@ class Trainer:
             NotFiniteError: the loss or a gradient is not finite; the last good checkpoint is named.
             OutOfMemoryError: a batch did not fit.
         """
-        console.log(self._describe())
+        counts = self.network.parameter_counts()
+        deviations = f", {counts['deviations']:,} deviations" if "deviations" in counts else ""
+        console.log(
+            f"{self.recipe.name}: {counts['encoder']:,} encoder parameters (+ {counts['unary']:,} word scores, "
+            f"{counts['output']:,} output{deviations}), {len(self.train_split):,} sentences, "
+            f"{int(self.train_split.lengths.sum()):,} tokens, {self.model.machine.describe()}"
+        )
         if self.equations is not None:
             console.log(f"messages: plain, as the equations stand in {self.equations}")
             if self.recipe.runtime.compile:
@@ -139,7 +145,7 @@ class Trainer:
         if self.recipe.runtime.messages == "fused" and self.model.machine.device.type != "cuda":
             console.log("messages: as fast ones, as only a GPU has the kernels of `runtime.messages: fused`")
         with stop_signals(self.ranks.signalled, several=self.ranks.world > 1) as stop:
-            with self.ahead:
+            with self.ahead.running():
                 self._train(stop)
             return self._finish(stop)
 
@@ -172,9 +178,6 @@ class Trainer:
         batches, accumulate = self.plan.batches(0), self.recipe.train.accumulate
         lengths, kinds = self.train_split.lengths, 1 if self.plan.raw is None else 2
 
-        def tokens(some: Iterable[np.ndarray]) -> int:
-            return sum(int(lengths[indices].sum()) for indices in some)
-
         # Of each kind of batches those with most tokens, in turn.
         of_kinds = (
             heapq.nlargest(3, batches[kind::kinds], key=lambda indices: len(indices) * int(lengths[indices].max()))
@@ -188,8 +191,9 @@ class Trainer:
             self.state.batch = 0
             for _ in range(updates):
                 self._update(widest)
-        whole = int(lengths.sum()) if kinds == 1 else tokens(batches)
-        seconds = (self.state.seconds - before) / 2 * whole / tokens(widest[: updates * accumulate])
+        whole = int(lengths.sum()) if kinds == 1 else int(lengths[np.concatenate(batches)].sum())
+        measured = int(lengths[np.concatenate(widest[: updates * accumulate])].sum())
+        seconds = (self.state.seconds - before) / 2 * whole / measured
         console.log(f"dry run: one update works; about {seconds:,.0f} s an epoch on {self.model.machine.describe()}")
         return seconds
 
@@ -197,16 +201,14 @@ class Trainer:
         """Return how large the numbers of the model are after some updates; save nothing."""
         batches = self.plan.batches(0)
         group = batches[0]
-        Draws(self.recipe.seed, 0, self.model.machine.device).begin(0)
-        batch = self._batch(0.0, group)
-
-        def done() -> Iterator[None]:
-            for _ in range(updates):
-                self.state.batch %= len(batches)
-                self._update(batches)
-                yield
-
-        return coordinates(self.network, batch, self.model.task.wants(batch), done())
+        with Draws(self.recipe.seed, 0, self.model.machine.device).stream(0):
+            batch = self._batch(0.0, group)
+        wants = self.model.task.wants(batch)
+        start = self.network.activations(batch, wants)
+        for _ in range(updates):
+            self.state.batch %= len(batches)
+            self._update(batches)
+        return coordinates(start, self.network.activations(batch, wants))
 
     def _update(self, batches: Sequence[np.ndarray]) -> None:
         began = time.perf_counter()
@@ -215,7 +217,8 @@ class Trainer:
         here = f"update {state.step + 1}"
         ranks.at(f"the batches of {here}")
         self.network.train(not self.recipe.train.probe)  # the output layer drops nothing
-        self.optimizer.zero_grad()
+        for parameter in self.optimizer.parameters:
+            parameter.grad = None
         done = self.plan.share_done(state, len(batches))
         draws = Draws(self.recipe.seed, state.step, self.model.machine.device)
         microbatches = dealt(group, ranks, draws, partial(self._batch, done))
@@ -224,13 +227,12 @@ class Trainer:
         total = self._gradients(microbatches, counts, draws, done)
         total = ranks.total(total, f"the loss of {here}")
         norm = self.optimizer.clip()
-        rate = section.schedule.rate(section.lr, done, state.drops)
-        self.optimizer.set_rate(rate)
         self.bad = self.bad | ~(torch.isfinite(total) & torch.isfinite(norm))
         # To look at a value on a GPU is to wait for it, so that is done with the lines of metrics alone.
         if total.device.type == "cpu" or (state.step + 1) % self.recipe.log.every_steps == 0:
             self._finite_guard()
-        self.optimizer.step()
+        rate = section.schedule.rate(section.lr, done, state.drops)
+        self.optimizer.step(rate)
         if self.average is not None:
             self.average.update_parameters(self.network)
         is_raw = self.recipe.train.accumulate == 1 and self.plan.raw is not None and bool(group[0][0] >= self.plan.raw)
@@ -255,12 +257,11 @@ class Trainer:
         with self.optimizer.draw(draws.of_weights(ranks)):
             for number, microbatch in enumerate(microbatches, start=1):
                 ranks.at(f"batch {number} of {len(microbatches)} of {here}")
-                draws.go_on(microbatch.k)
                 last = number == len(microbatches)
                 batch = microbatch.batch
                 # DDP sums over the processes while the last microbatch goes backward, and only then.
                 unsynchronised = nullcontext() if last or self.copy is None else self.copy.no_sync()
-                with self._memory_guard(batch.indices), unsynchronised:
+                with self._memory_guard(batch.indices), unsynchronised, draws.stream(microbatch.k):
                     with self.model.machine.autocast(), self.divergence.draw():
                         loss = loss_of(self.model.task, self.divergence.ask, batch, counts)
                         loss = loss if microbatch.counted else 0.0 * loss  # DDP needs a backward pass all the same
@@ -304,9 +305,7 @@ class Trainer:
         self.ranks.at(f"the evaluation after update {state.step}")
         with optim.averaged(self.network, self.average):
             scores, figures = task_scores(self.model, self.dev, final=False), figures_of(self.model, self.dev)
-        loss = scores["loss"] or 0.0  # None: dev has no label of train
-        if not math.isfinite(loss):
-            raise self._not_finite(f"the dev loss is not finite at step {state.step}")
+        self._finite_guard(scores["loss"] or 0.0)  # None: dev has no label of train
         task = self.recipe.task
         better = state.note(scores, task.metric, larger_is_better=task.larger_is_better)
         self.metrics.write({"step": state.step, "epoch": state.epoch, "split": "dev", **scores, **figures})
@@ -427,16 +426,18 @@ class Trainer:
         epoch = self.state.epoch + (self.state.batch > 0) if epoch is None else epoch
         return f"epoch {epoch}/{self.recipe.train.epochs}"
 
-    def _finite_guard(self) -> None:
-        """Stop before a gradient that is not finite reaches the weights, or they are scored or saved."""
+    def _finite_guard(self, dev_loss: float = 0.0) -> None:
+        """Stop before a gradient that is not finite reaches the weights, or they are scored or saved; or if the loss on
+        dev is not finite."""
         if bool(self.bad):
-            step = self.state.step + 1
-            raise self._not_finite(f"the loss or a gradient is not finite at step {step} or shortly before")
-
-    def _not_finite(self, fault: str) -> NotFiniteError:
+            fault = f"the loss or a gradient is not finite at step {self.state.step + 1} or shortly before"
+        elif not math.isfinite(dev_loss):
+            fault = f"the dev loss is not finite at step {self.state.step}"
+        else:
+            return
         folders = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
         last_good = folders[-1] if folders else "none"
-        return NotFiniteError(f"{fault}; last good checkpoint: {last_good}", hint=self.optimizer.steadier)
+        raise NotFiniteError(f"{fault}; last good checkpoint: {last_good}", hint=self.optimizer.advice)
 
     @contextmanager
     def _memory_guard(self, indices: np.ndarray) -> Iterator[None]:
@@ -468,14 +469,4 @@ class Trainer:
         self.progress.line(
             f"{self._title()} step {state.step}/{total}: loss {loss:.4f}{kl}, lr {rate:.1e}, {speed:,.0f} words/s, "
             f"{console.duration(left)} left"
-        )
-
-    def _describe(self) -> str:
-        counts = self.network.parameter_counts()
-        words = int(self.train_split.lengths.sum())
-        deviations = f", {counts['deviations']:,} deviations" if "deviations" in counts else ""
-        return (
-            f"{self.recipe.name}: {counts['encoder']:,} encoder parameters (+ {counts['unary']:,} word scores, "
-            f"{counts['output']:,} output{deviations}), {len(self.train_split):,} sentences, {words:,} tokens, "
-            f"{self.model.machine.describe()}"
         )

@@ -17,7 +17,7 @@ from probtrans_cli import checkpoint
 from probtrans_cli.models.bayesian.weights import Uncertain, uncertain
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.model.base import Bayes
-from probtrans_cli.recipe.training import Ivon, Optim, Train
+from probtrans_cli.recipe.training import Optim, Train
 
 Stages = Sequence[Sequence[nn.Parameter]]
 Kind = TypeVar("Kind", bound=Optimizer)
@@ -40,19 +40,32 @@ class Optimizers:
         self.section = section
         self.parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.posteriors: list[Uncertain] = list(uncertain(network))
+        rate = "optim.lr" if section.encoder_rate <= 1.0 else "optim.lr or optim.encoder_rate"
+        self.advice = f"lower {rate}, or set optim.clip"  # for a training that is not finite
         self.ivon: IVON | None = None
-        if section.posterior is not None:
-            self.ivon = _ivon(section, section.posterior, self.posteriors, units, factors)
+        if (options := section.posterior) is not None:
+            self.advice = "lower optim.ivon.lr, or set optim.ivon.clip; for what Adam moves, lower optim.lr"
+            size = units / options.kl_weight
+            groups = [
+                {"params": [weight.mean], "prior_precision": 1 / (weight.posterior.prior.variance * size)}
+                for weight in self.posteriors
+            ]
+            self.ivon = uncompiled(IVON)(
+                groups,
+                lr=options.lr,
+                effective_size=size,
+                hessian_start=options.hessian_start,
+                betas=options.betas,
+                clip=math.inf if options.clip is None else options.clip,
+            )
+            for group in self.ivon.param_groups:
+                group[TIMES] = options.lr / section.lr * factors.get(id(group["params"][0]), 1.0)
         means = {id(weight.mean) for weight in self.posteriors} if self.ivon else set()
         deviations = [weight.posterior.log_sd for weight in self.posteriors] if bayes else []
         self.moved_by_adam = [parameter for parameter in self.parameters if id(parameter) not in means]
         sigma_lr = bayes.sigma_lr if bayes else 1.0
         self.adam = _adam(section, self.moved_by_adam, deviations, sigma_lr, factors, widths)
         self._copy_deviations()
-
-    def zero_grad(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
 
     @contextmanager
     def draw(self, stream: AbstractContextManager[None]) -> Iterator[None]:
@@ -76,23 +89,14 @@ class Optimizers:
         total: Tensor = torch.linalg.vector_norm(torch.stack([norm, *map(torch.linalg.vector_norm, gradients)]))
         return total
 
-    def set_rate(self, rate: float) -> None:
+    def step(self, rate: float) -> None:
+        """Move the parameters at this learning rate, or a group's multiple of it."""
         for options in [*self.adam.param_groups, *(self.ivon.param_groups if self.ivon else ())]:
             options["lr"] = rate * options.get(TIMES, 1.0)
-
-    def step(self) -> None:
         self.adam.step()
         if self.ivon is not None:
             self.ivon.step()
             self._copy_deviations()
-
-    @property
-    def steadier(self) -> str:
-        """Advice for a training that is not finite."""
-        if self.ivon is None:
-            rate = "optim.lr" if self.section.encoder_rate <= 1.0 else "optim.lr or optim.encoder_rate"
-            return f"lower {rate}, or set optim.clip"
-        return "lower optim.ivon.lr, or set optim.ivon.clip; for what Adam moves, lower optim.lr"
 
     @torch.no_grad()
     def _copy_deviations(self) -> None:
@@ -198,27 +202,6 @@ def _adam(
         groups = split
     kind = uncompiled(torch.optim.Adam if section.kind == "adam" else torch.optim.AdamW)
     return kind(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)
-
-
-def _ivon(
-    section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units: int, factors: dict[int, float]
-) -> IVON:
-    size = units / options.kl_weight
-    groups = [
-        {"params": [weight.mean], "prior_precision": 1 / (weight.posterior.prior.variance * size)}
-        for weight in posteriors
-    ]
-    optimizer = uncompiled(IVON)(
-        groups,
-        lr=options.lr,
-        effective_size=size,
-        hessian_start=options.hessian_start,
-        betas=options.betas,
-        clip=math.inf if options.clip is None else options.clip,
-    )
-    for group in optimizer.param_groups:
-        group[TIMES] = options.lr / section.lr * factors.get(id(group["params"][0]), 1.0)
-    return optimizer
 
 
 class Average(AveragedModel):

@@ -6,7 +6,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, count, islice
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -56,57 +58,57 @@ class State:
         return better
 
 
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The plan of a training on sentences of these ``lengths``, which lie in shards with these ``bounds``.
 
     ``raw``: the number of the first sentence of `data.raw`, which stand behind the others; None = there is none.
     """
 
-    def __init__(
-        self, recipe: Recipe, lengths: np.ndarray, bounds: np.ndarray | None = None, raw: int | None = None
-    ) -> None:
-        self.recipe, self.section, self.lengths, self.bounds, self.raw = recipe, recipe.train, lengths, bounds, raw
+    recipe: Recipe
+    lengths: np.ndarray
+    bounds: np.ndarray | None = None
+    raw: int | None = None
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """Return the batches of an epoch, each the numbers of its sentences."""
+        section, lengths, bounds = self.recipe.train, self.lengths, self.bounds
+        planned = partial(
+            plan, words=section.batch_words, seed=self.recipe.seed, sentences=section.batch_sentences,
+            by_length=section.by_length,
+        )  # fmt: skip
         if self.raw is None:
-            return self._planned(self.lengths, epoch, self.bounds)
-        first, bounds = self.raw, self.bounds
-        labelled = self.lengths[:first], None if bounds is None else bounds[bounds <= first]
-        raw = self.lengths[first:], None if bounds is None else bounds[bounds >= first] - first
+            return planned(lengths, epoch=epoch, bounds=bounds)
+        first = self.raw
+        of_labelled = None if bounds is None else bounds[bounds <= first]
+        of_raw = None if bounds is None else bounds[bounds >= first] - first
         return in_alternation(
             [
-                lambda number: self._planned(labelled[0], number, labelled[1]),
-                lambda number: [batch + first for batch in self._planned(raw[0], number, raw[1])],
+                lambda number: planned(lengths[:first], epoch=number, bounds=of_labelled),
+                lambda number: [batch + first for batch in planned(lengths[first:], epoch=number, bounds=of_raw)],
             ],
             epoch,
         )
 
-    def _planned(self, lengths: np.ndarray, epoch: int, bounds: np.ndarray | None) -> Sequence[np.ndarray]:
-        section = self.section
-        return plan(
-            lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences,
-            by_length=section.by_length, bounds=bounds,
-        )  # fmt: skip
-
     def updates(self, batches: int) -> int:
         """Return the number of updates of the training, with ``batches`` batches an epoch."""
-        section = self.section
+        section = self.recipe.train
         return int(min(math.ceil(batches / section.accumulate) * section.epochs, section.steps or math.inf))
 
     def passes(self, batches: int) -> float:
         """Return how often the training reads its sentences: a fraction where `train.steps` ends it in an epoch."""
-        return self.updates(batches) / math.ceil(batches / self.section.accumulate)
+        return self.updates(batches) / math.ceil(batches / self.recipe.train.accumulate)
 
     def share_done(self, state: State, batches: int) -> float:
         """Return the share of the training that lies behind the middle of the coming update."""
-        section = self.section
+        section = self.recipe.train
         by_epochs = (state.epoch + min(state.batch + 0.5 * section.accumulate, batches) / batches) / section.epochs
         return by_epochs if section.steps is None else max(by_epochs, (state.step + 0.5) / section.steps)
 
     def enough_steps(self, state: State) -> bool:
         """Return True once `train.steps` updates have been made."""
-        return self.section.steps is not None and state.step >= self.section.steps
+        steps = self.recipe.train.steps
+        return steps is not None and state.step >= steps
 
 
 def in_alternation(plans: Sequence[Callable[[int], Sequence[np.ndarray]]], epoch: int) -> list[np.ndarray]:
@@ -135,31 +137,31 @@ def in_turn(batches: Sequence[np.ndarray], first: int, accumulate: int, ranks: R
             yield group[k]
 
 
+@dataclass
 class Ahead(Generic[Item]):
-    """Makes expected batches in a thread, beside the training, between ``__enter__`` and ``__exit__``.
+    """Makes expected batches in a thread, beside the training, within :meth:`running`; else when they are needed.
 
     The thread does only what draws no random numbers, from stored sentences to padded arrays. What a task hides or
     drops is drawn by the training itself, in its own order, so a training is the same to the bit without a thread. An
     error of the thread is raised where its batch is needed.
     """
 
-    def __init__(self, make: Callable[[np.ndarray], Item]) -> None:
-        """``make`` makes the batch of some sentences."""
-        self._make = make
-        self._expected: Iterator[np.ndarray] = iter(())
-        self._waiting: deque[tuple[np.ndarray, Future[Item]]] = deque()
-        self._thread: ThreadPoolExecutor | None = None
+    make: Callable[[np.ndarray], Item]
+    """Makes the batch of some sentences."""
+    _expected: Iterator[np.ndarray] = field(init=False)
+    _waiting: deque[tuple[np.ndarray, Future[Item]]] = field(default_factory=deque)
+    _thread: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> Self:
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Within: there is the thread. In the end, what nobody took is forgotten."""
         self._thread = ThreadPoolExecutor(1, "batches")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Stop the thread, and forget what nobody took."""
-        assert self._thread is not None, "it was entered"
-        self._thread.shutdown(cancel_futures=True)
-        self._thread = None
-        self._waiting.clear()
+        try:
+            yield self
+        finally:
+            self._thread.shutdown(cancel_futures=True)
+            self._thread = None
+            self._waiting.clear()
 
     def expect(self, batches: Iterable[np.ndarray]) -> None:
         """Begin to make these batches, given by their sentences in the order in which they will be needed."""
@@ -170,7 +172,7 @@ class Ahead(Generic[Item]):
     def __call__(self, indices: np.ndarray) -> Item:
         """Return the next expected batch if it has these sentences; a batch of others is made now."""
         if not self._waiting or not np.array_equal(self._waiting[0][0], indices):
-            return self._make(indices)
+            return self.make(indices)
         _, batch = self._waiting.popleft()
         try:
             return batch.result()
@@ -182,4 +184,4 @@ class Ahead(Generic[Item]):
             indices = next(self._expected, None)
             if indices is None:
                 return
-            self._waiting.append((indices, self._thread.submit(self._make, indices)))
+            self._waiting.append((indices, self._thread.submit(self.make, indices)))

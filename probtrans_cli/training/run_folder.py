@@ -115,7 +115,11 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
             require_same(recipe, stored, hint)
         checkpoints.settle(run / "checkpoints")
     elif occupied:
-        _set_aside(run)
+        (run / ASIDE).mkdir()
+        # The recipe first, and back again last: where it is tells after a kill which of the two runs is whole.
+        for path in sorted(run.iterdir(), key=lambda path: path.name != "recipe.yaml"):
+            if path.name not in (ASIDE, lock.NAME):
+                path.rename(run / ASIDE / path.name)
     # The note of how a training was interrupted goes; that of a training which came to its end stays.
     note = run / "exit.json"
     if _is_file_of_a_run(note, begun=False) and from_json(regular.read_bytes(note))["exit"] != 0:
@@ -190,16 +194,8 @@ def write_exit(run: Path, code: int = 0, reason: str = "done") -> None:
     atomic.replace_text(run / "exit.json", json.dumps({"exit": code, "reason": reason}) + "\n")
 
 
-def _set_aside(run: Path) -> None:
-    (run / ASIDE).mkdir()
-    # The recipe first, and back again last: where it is tells after a kill which of the two runs is whole.
-    for path in sorted(run.iterdir(), key=lambda path: path.name != "recipe.yaml"):
-        if path.name not in (ASIDE, lock.NAME):
-            path.rename(run / ASIDE / path.name)
-
-
 def _put_back(run: Path) -> bool:
-    """Undo :func:`_set_aside` where the new run has not begun; return whether there was something to put back."""
+    """Put back what was set aside, where the new run has not begun; return whether there was something."""
     aside = run / ASIDE
     if not aside.is_dir() or (run / "recipe.yaml").exists():
         forget_replaced(run)
@@ -244,23 +240,20 @@ def _foreign(run: Path, *, begun: bool) -> Iterator[str]:
     """Yield what no run has written, relative to the run folder; ``begun``: it is surely the folder of a run."""
     for path in sorted(run.iterdir()):
         if path.name == "checkpoints" and path.is_dir():
-            yield from (str(stranger.relative_to(run)) for stranger in _foreign_checkpoints(path))
+            numbered = {folder for _, folder in checkpoints.steps(path)}
+            for entry in sorted(path.iterdir()):
+                is_link_of_ours = entry.name in checkpoints.LINKS
+                if entry.is_symlink() and is_link_of_ours:
+                    continue
+                if entry in numbered or (entry.is_dir() and is_link_of_ours):
+                    yield from (str(stranger.relative_to(run)) for stranger in checkpoints.strangers(entry))
+                elif not is_link_of_ours and not _CHECKPOINTS.fullmatch(entry.name):
+                    yield str(entry.relative_to(run))
         elif path.name in _FOLDERS and path.is_dir():
             names = _FOLDERS[path.name]
             yield from (f"{path.name}/{file.name}" for file in sorted(path.iterdir()) if not names.fullmatch(file.name))
         elif not _is_file_of_a_run(path, begun=begun):
             yield path.name
-
-
-def _foreign_checkpoints(folder: Path) -> Iterator[Path]:
-    numbered = {path for _, path in checkpoints.steps(folder)}
-    for path in sorted(folder.iterdir()):
-        if path.is_symlink() and path.name in checkpoints.LINKS:
-            continue
-        if path in numbered or (path.is_dir() and path.name in checkpoints.LINKS):
-            yield from checkpoints.strangers(path)
-        elif path.name not in checkpoints.LINKS and not _CHECKPOINTS.fullmatch(path.name):
-            yield path
 
 
 def _is_file_of_a_run(path: Path, *, begun: bool) -> bool:

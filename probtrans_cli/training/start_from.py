@@ -78,16 +78,18 @@ def start_from(model: Model, name: str) -> None:
     # the weights of a single encoder are for the lower one of a stack
     part = next(iter(section.facts.encoders), None) if source.section.kind != section.kind else None
     if part is not None:  # the source is one encoder of several, and its output layer reads other representations
-        parts = {"encoder.": f"encoder.{part}."}
-        source.tensors = {_renamed(key, parts): value for key, value in source.tensors.items()}
+        below = {"encoder.": f"encoder.{part}."}
+        source.tensors = {_renamed(key, below): value for key, value in source.tensors.items()}
         source.layers = {}
     _require_same_encoder(name, section if part is None else section.facts.encoders[part], source.section, part)
     rows = _vocabulary_rows(name, model.vocabulary, source)
-    ours, layers = _tensors(model), model.task.output_rows(model.network)
+    parts = _parts(model)
+    ours = {_renamed(key, parts): value for key, value in model.network.state_dict().items()}
+    layers = model.task.output_rows(model.network)
     rows_of_outputs = _rows_of_outputs(layers, ours, source, rows)
     chosen = {f"{layer_name}.{tensor}" for layer_name, layer in layers.items() for tensor in layer.chosen}
     # A run sets these itself where the source has none.
-    unlearned = {_renamed(key, _parts(model)) for key, _ in model.network.named_buffers()}
+    unlearned = {_renamed(key, parts) for key, _ in model.network.named_buffers()}
     features = model.vocabulary.features, None if source.vocabulary is None else source.vocabulary.features
     # Features, where there are any, are hashed to the same rows.
     same_features = (features[0] and features[0].section) == (features[1] and features[1].section)
@@ -177,7 +179,9 @@ def _source(name: str, *, strict: bool) -> Source:
         return Source(bert.section, tensors, vocabulary, of_bert(bert), bert.config, left, notes)
     model = Model.load(str(folder), threads=torch.get_num_threads())
     layers = model.task.output_rows(model.network)
-    return Source(model.recipe.model, _tensors(model), model.vocabulary, layers, model.origin)
+    parts = _parts(model)
+    tensors = {_renamed(key, parts): value for key, value in model.network.state_dict().items()}
+    return Source(model.recipe.model, tensors, model.vocabulary, layers, model.origin)
 
 
 def _words_of_gpt2(folder: Path, rows: int) -> Vocabulary | None:
@@ -196,12 +200,6 @@ def _words_of_gpt2(folder: Path, rows: int) -> Vocabulary | None:
         hint = f"put {WORDS_FILE} of the folder that `export --format hf` wrote beside the weights; {pieces}"
         raise CheckpointError(fault, hint=hint)
     return None
-
-
-def _tensors(model: Model) -> dict[str, Tensor]:
-    state: Mapping[str, Tensor] = model.network.state_dict()
-    parts = _parts(model)
-    return {_renamed(key, parts): value for key, value in state.items()}
 
 
 def _parts(model: Model) -> Mapping[str, str]:

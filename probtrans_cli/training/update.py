@@ -16,9 +16,9 @@ that all of them run the network equally often.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -43,6 +43,7 @@ from probtrans_cli.trained.model import Model
 from probtrans_cli.training.plan import dealt_to
 
 
+@dataclass
 class Draws:
     """The random numbers of an update: a stream for each microbatch, from (seed, step, k), never from the process.
 
@@ -50,36 +51,37 @@ class Draws:
     whole update; dropout. The streams are torch's default generators, moved to where each stream was left.
     """
 
-    def __init__(self, seed: int, step: int, device: torch.device) -> None:
-        self.seed, self.step = seed, step
-        self.cuda = device if device.type == "cuda" else None
-        self._left: dict[int, tuple[Tensor, Tensor | None]] = {}
+    seed: int
+    step: int
+    device: torch.device
+    _left: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict)
 
-    def begin(self, k: int) -> None:
-        torch.manual_seed(mixed_seed(self.seed, self.step, *([k] if k else [])))
-
-    def leave(self, k: int) -> None:
-        self._left[k] = torch.get_rng_state(), None if self.cuda is None else torch.cuda.get_rng_state(self.cuda)
-
-    def go_on(self, k: int) -> None:
-        host, device = self._left[k]
-        torch.set_rng_state(host)
-        if device is not None and self.cuda is not None:
-            torch.cuda.set_rng_state(device, self.cuda)
+    @contextmanager
+    def stream(self, k: int) -> Iterator[None]:
+        """Within: torch draws from the stream of the microbatch ``k``, from where it was left."""
+        if k in self._left:
+            host, cuda = self._left[k]
+            torch.set_rng_state(host)
+            if cuda is not None:
+                torch.cuda.set_rng_state(cuda, self.device)
+        else:
+            torch.manual_seed(mixed_seed(self.seed, self.step, *([k] if k else [])))
+        yield
+        on_cuda = self.device.type == "cuda"
+        self._left[k] = torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if on_cuda else None
 
     @contextmanager
     def of_weights(self, ranks: Ranks) -> Iterator[None]:
         """Within: every process draws from the stream of the first microbatch, behind its masks."""
         if 0 not in self._left:
-            self.begin(0)
-            self.leave(0)
+            with self.stream(0):
+                pass
         if ranks.world > 1:
-            host, device = self._left[0]
+            host, cuda = self._left[0]
             state = ranks.of_first(host.numpy().tobytes(), f"the random numbers of update {self.step + 1}")
-            self._left[0] = torch.frombuffer(bytearray(state), dtype=torch.uint8), device
-        self.go_on(0)
-        yield
-        self.leave(0)
+            self._left[0] = torch.frombuffer(bytearray(state), dtype=torch.uint8), cuda
+        with self.stream(0):
+            yield
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,8 @@ def dealt(
     """Return the microbatches of this process; ``batch_of`` makes a batch and draws what is random in it."""
     microbatches = []
     for k, counted in dealt_to(ranks, len(group)):
-        draws.begin(k)
-        microbatches.append(Microbatch(k, batch_of(group[k]), counted))
-        draws.leave(k)
+        with draws.stream(k):
+            microbatches.append(Microbatch(k, batch_of(group[k]), counted))
     return microbatches
 
 
@@ -273,23 +274,10 @@ Sizes = dict[str, dict[str, float]]
 """By the name of an activation: ``size``, and ``change`` since the start."""
 
 
-def coordinates(network: Network, inputs: Inputs, wants: Wants, updates: Iterable[object]) -> Sizes:
-    """Return the mean absolute coordinate of each activation of a batch after the ``updates``, and that of its
-    change."""
-    start = _activations(network, inputs, wants)
-    for _ in updates:
-        pass
-    end = _activations(network, inputs, wants)
+def coordinates(start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> Sizes:
+    """Return the mean absolute coordinate of each activation of a batch at the ``end`` of some updates, and that of its
+    change since their ``start``."""
     return {
         name: {"size": float(end[name].abs().mean()), "change": float((end[name] - start[name]).abs().mean())}
         for name in end
     }
-
-
-@torch.inference_mode()
-def _activations(network: Network, inputs: Inputs, wants: Wants) -> Mapping[str, Tensor]:
-    training = network.training
-    network.eval()
-    activations = network.activations(inputs, wants)
-    network.train(training)
-    return {name: values.float() for name, values in activations.items()}

@@ -55,7 +55,7 @@ class Launched:
     local: int
     address: str
     port: int
-    attempt: int  # how often `torchrun --max-restarts` has started all processes anew
+    attempt: int  # how often `torchrun --max-restarts` has started all processes anew, after one of them had died
 
 
 def launched() -> Launched | None:
@@ -63,8 +63,8 @@ def launched() -> Launched | None:
     values = {name: value for name in ("RANK", "WORLD_SIZE") if (value := os.environ.get(name))}
     if not values:
         return None
-    world = _number("WORLD_SIZE", 1, LARGEST_WORLD) if "WORLD_SIZE" in values else None
-    rank = _number("RANK", 0, LARGEST_WORLD) if "RANK" in values else None
+    world = _number("WORLD_SIZE", 1, LARGEST_WORLD)
+    rank = _number("RANK", 0, LARGEST_WORLD)
     if rank is not None and world is not None and rank >= world:
         raise UsageError(f"RANK is {rank}, but WORLD_SIZE is {world}: ranks are 0 to {world - 1}", hint=HINT)
     if world == 1:
@@ -73,18 +73,16 @@ def launched() -> Launched | None:
     if missing or rank is None or world is None:
         there = " and ".join(f"{name} is {value}" for name, value in values.items())
         raise UsageError(f"{there}, but there is no {', no '.join(missing)} in the environment", hint=HINT)
-    local = _number("LOCAL_RANK", 0, LARGEST_WORLD) if os.environ.get("LOCAL_RANK") else 0
-    return Launched(rank, world, local, os.environ["MASTER_ADDR"], _number("MASTER_PORT", 1, LARGEST_PORT), attempts())
+    local, port = _number("LOCAL_RANK", 0, LARGEST_WORLD), _number("MASTER_PORT", 1, LARGEST_PORT)
+    assert port is not None, "it is not missing"
+    attempt = _number("TORCHELASTIC_RESTART_COUNT", 0, LARGEST_WORLD)
+    return Launched(rank, world, local or 0, os.environ["MASTER_ADDR"], port, attempt or 0)
 
 
-def attempts() -> int:
-    """Return how often `torchrun --max-restarts` has started all processes anew, after one of them had died."""
-    name = "TORCHELASTIC_RESTART_COUNT"
-    return _number(name, 0, LARGEST_WORLD) if os.environ.get(name) else 0
-
-
-def _number(name: str, least: int, most: int) -> int:
-    text = os.environ[name]
+def _number(name: str, least: int, most: int) -> int | None:
+    """Return a number of the environment; None where it is not set, or empty."""
+    if not (text := os.environ.get(name)):
+        return None
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
     if not least <= number <= most:
         raise UsageError(f"{name} is '{printable(text, 100)}': not a whole number from {least} to {most}", hint=HINT)
@@ -287,15 +285,16 @@ def _let_it_speak() -> None:
 NUMBERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 
 
+@dataclass
 class StopRequest:
     """The signal that asked to stop; 0 = none. A second one acts as usual.
 
     ``several``: of several processes it is ignored: a scheduler and a launcher may both send one.
     """
 
-    def __init__(self, notify: Callable[[], None], *, several: bool) -> None:
-        self.signal = 0
-        self.notify, self.several = notify, several
+    notify: Callable[[], None]
+    several: bool
+    signal: int = 0
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Remember the signal, and let the next one act as usual."""

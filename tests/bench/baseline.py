@@ -104,13 +104,13 @@ def language_models(lengths: Sequence[Sequence[int]], device: object) -> dict[st
 
     from probtrans_cli.models import build
     from probtrans_cli.models.network import Network
-    from probtrans_cli.models.outputs import WORD_OUTPUTS
+    from probtrans_cli.models.outputs import word_output
     from tests.small_tasks import word_scores
 
     assert isinstance(device, torch.device)
     sizes = {"width": WIDTH, "inner": INNER, "heads": HEADS, "layers": LAYERS}
     section = {"kind": "transformer", "preset": "bert", "pooler": False, **sizes}
-    ours = Network(PIECES, build(section), lambda encoder: WORD_OUTPUTS["bert"](encoder, PIECES, (), tied=True))
+    ours = Network(PIECES, build(section), lambda encoder: word_output("bert", encoder, PIECES, (), tied=True))
     config = BertConfig(
         vocab_size=PIECES, hidden_size=WIDTH, intermediate_size=INNER, num_attention_heads=HEADS,
         num_hidden_layers=LAYERS,

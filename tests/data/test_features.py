@@ -32,7 +32,7 @@ from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.base import Encoder, Features
 from probtrans_cli.models.network import HIDDEN, PADDING, Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedOutput
+from probtrans_cli.models.outputs import TiedOutput, word_output
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
 from probtrans_cli.recipe.task import LanguageModel, MaskedLanguageModel
 from probtrans_cli.tasks.base import entry_features
@@ -55,7 +55,7 @@ def encoded(words: Vocabulary, sentences: list[list[str]] = SENTENCES) -> Split:
 
 
 def tied_to(words: int) -> Callable[[Encoder], Any]:
-    return lambda encoder: WORD_OUTPUTS["tied"](encoder, words, (), tied=True)
+    return lambda encoder: word_output("tied", encoder, words, (), tied=True)
 
 
 def features_of(split: Split, indices: np.ndarray) -> Features | None:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from probtrans_cli.hf import read_bert
 from probtrans_cli.models import build
-from probtrans_cli.models.outputs import BertWordOutput, PairOutput
+from probtrans_cli.models.outputs import BertWordOutput, SentenceOutput
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_parameter_counts(vocabulary: int, embeddings: int, encoder: int, words:
     with torch.device("meta"):
         model = build({"kind": "transformer", "preset": "bert"})
         table = vocabulary * 768
-        output, pair = BertWordOutput(vocabulary, 768), PairOutput(768)
+        output, pair = BertWordOutput(vocabulary, 768), SentenceOutput(768, 2)
         assert table + sum(count(model, part) for part in ("positions", "segments", "embedding_norm")) == embeddings
         assert count(model, "layers") == 85_054_464
         assert count(model, "layers.3.") == 7_087_872
@@ -122,7 +122,7 @@ def test_parameter_counts(vocabulary: int, embeddings: int, encoder: int, words:
 
 def test_the_start_of_the_outputs() -> None:
     torch.manual_seed(0)
-    output, pair = BertWordOutput(500, 64, tied=False), PairOutput(64, std=0.5)
+    output, pair = BertWordOutput(500, 64, tied=False), SentenceOutput(64, 2, std=0.5)
     assert output.decoder is not None
     for matrix, std in ((output.dense.weight, 0.02), (output.decoder, 0.02), (pair.weight, 0.5)):
         assert float(matrix.detach().std()) == pytest.approx(std, rel=0.2)

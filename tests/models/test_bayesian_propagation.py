@@ -27,7 +27,6 @@ from probtrans_cli.models.outputs import (
     BertWordOutput,
     LinearOutput,
     OutputLayer,
-    PairOutput,
     SentenceOutput,
     SeveralOutputs,
 )
@@ -283,7 +282,7 @@ def test_output_layers_of_words(output: str, kind: Kind) -> None:
 def test_bert_s_pretraining_has_moments_of_both() -> None:
     made = network(
         lambda one: SeveralOutputs(
-            {"words": BertWordOutput(VOCABULARY, one.facts.width), "pair": PairOutput(one.facts.width)},
+            {"words": BertWordOutput(VOCABULARY, one.facts.width), "pair": SentenceOutput(one.facts.width, 2)},
             {"words": "words", "pair": "sentence"},
             answering=("words", "pair"),
         ),

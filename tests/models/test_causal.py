@@ -14,7 +14,7 @@ from torch import Tensor
 from probtrans_cli import models
 from probtrans_cli.models.base import Inputs, Readout, Wants, Words
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedLinear, TiedMean
+from probtrans_cli.models.outputs import TiedLinear, TiedMean, word_output
 from probtrans_cli.models.probabilistic import crf
 from probtrans_cli.models.probabilistic.causal import Slots
 from probtrans_cli.models.probabilistic.inference import Sentences
@@ -114,7 +114,7 @@ def test_the_exact_readout_is_that_of_enumeration(kind: dict[str, Any], of: str 
     if variables > 1:
         others |= {"label_variables": variables, "labels": 2 * variables, "channels": variables}
     model = encoder(**kind, **others, chain=True, message_weight={"labels": 1.0, "heads": 1.0}, readout_potentials=1)
-    output: Any = WORD_OUTPUTS["tied"](model, 4, (), tied=True).double()
+    output: Any = word_output("tied", model, 4, (), tied=True).double()
     torch.nn.init.normal_(output.bias)
     S = torch.randn(4, model.section.labels).double()
     ids, mask = torch.tensor([[1, 3, 0, 2]]), torch.ones(1, 4, dtype=torch.bool)

@@ -144,9 +144,9 @@ def test_shapes_and_latent_labels(kind: str, name: str) -> None:
     assert facts == section.facts
     if not facts.has_latent_labels:
         with pytest.raises(TypeError, match="has no latent labels"):
-            encoder.latent_labels(torch.zeros(1, 1, d))
+            encoder.top.latent_labels(torch.zeros(1, 1, d))
         return
-    labels = encoder.latent_labels(outputs["states"])[batch.mask]
+    labels = encoder.top.latent_labels(outputs["states"])[batch.mask]
     assert bool((labels >= 0).all())
     torch.testing.assert_close(labels.sum(-1), torch.ones_like(labels[:, 0]), **NEAR)
 
@@ -354,7 +354,7 @@ def test_a_transformer_goes_on_with_its_last_layers() -> None:
     bias = torch.ones_like(unary) * mask[:, :, None]
     found = encoder.again(encoder.again(encoder.begin(words, 2)), bias).states
     allowed = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
-    states = encoder._embedded(words, models.transformer.PLAIN)
+    states = encoder._embedded(words)
     for number in (0, 1, 2):
         states, _ = encoder.layers[number](states, allowed, None, False)
     states = states + bias

@@ -17,7 +17,7 @@ from torch import nn
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Encoded, Words
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean, TiedOutput
+from probtrans_cli.models.outputs import TiedMean, TiedOutput, word_output
 from probtrans_cli.models.probabilistic.crf import bucket_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
@@ -376,7 +376,7 @@ def network(**options: Any) -> Network:
     """A network of nine words with a tied output, in float64; gains of the output are N(0, 1)."""
     torch.manual_seed(0)
     section = {"kind": "probabilistic", "labels": 6, "channels": 2, "dropout": 0.0, "gains": True, **options}
-    made = Network(9, build(section), lambda of: WORD_OUTPUTS["tied"](of, 9, (0, 2), tied=True)).double().eval()
+    made = Network(9, build(section), lambda of: word_output("tied", of, 9, (0, 2), tied=True)).double().eval()
     nn.init.normal_(made.words.gains)
     return made
 

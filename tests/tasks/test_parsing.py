@@ -379,7 +379,7 @@ def test_the_loss_that_is_told_has_both_parts(raw: Path, tmp_path: Path) -> None
     """So has a rehearsal both kinds of batches."""
     del raw
     trainer = trainer_of(tmp_path, *BIAFFINE, *HIDDEN)
-    with trainer.ahead:
+    with trainer.ahead.running():
         trainer.rehearse()
     assert trainer.losses.keys() == {False, True}
     assert trainer.loss == pytest.approx(sum(loss.item() for loss in trainer.losses.values()))

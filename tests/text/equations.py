@@ -30,7 +30,7 @@ SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "Uncertain weights": [("models.bayesian.weights", ("kl",)), ("training.optim", ("IVON",))],
     "Moments in one pass": [
         ("models.bayesian.moments", ()),
-        ("models.bayesian.state", ("linear", "add")),
+        ("models.bayesian.state", ("linear",)),
         ("models.bayesian.attention", ("attention", "Distances")),
         ("models.bayesian.moments", ("layer_norm", "relu", "gelu", "by_points", "mean_over_words")),
         ("models.bayesian.state", ("Together",)),

@@ -72,7 +72,7 @@ def test_rates_multiply_and_groups_stay_as_they_are_without_a_decay() -> None:
     assert [len(group["params"]) for group in plain.adam.param_groups] == [3, 3]
     assert not any(optim.TIMES in group for group in plain.adam.param_groups)
     decayed = optim.Optimizers(Optim.model_validate({**settings, "layer_decay": 0.25}), network, stages=stages)
-    decayed.set_rate(0.2)
+    decayed.step(0.2)
     found = [
         (len(group["params"]), group["weight_decay"], round(group["lr"], 9)) for group in decayed.adam.param_groups
     ]

@@ -49,7 +49,7 @@ def test_what_decays(decayed: str, kept: bool) -> None:
     for parameter in network.parameters():
         nn.init.constant_(parameter, 1.0)
         parameter.grad = torch.zeros_like(parameter)
-    optim.Optimizers(section, network).step()
+    optim.Optimizers(section, network).step(section.lr)
     after = {name: float(value.min()) for name, value in network.state_dict().items()}
     assert after.pop("0.weight") == pytest.approx(0.95)
     assert list(after.values()) == pytest.approx([1.0 if kept else 0.95] * 3)
@@ -65,9 +65,9 @@ class _Network(nn.Module):
 
 def test_a_high_rate_of_the_encoder_is_named_where_training_diverges() -> None:
     for rate, named in ((0.5, False), (2.0, True)):
-        steadier = optim.Optimizers(Optim.model_validate({"encoder_rate": rate}), _Network()).steadier
-        assert steadier.startswith("lower optim.lr")
-        assert ("optim.encoder_rate" in steadier) == named
+        advice = optim.Optimizers(Optim.model_validate({"encoder_rate": rate}), _Network()).advice
+        assert advice.startswith("lower optim.lr")
+        assert ("optim.encoder_rate" in advice) == named
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
@@ -82,8 +82,7 @@ def test_the_encoder_has_a_rate_of_its_own(kind: str) -> None:
     for decay, expected in ((1.0, [1, 1, 0.25, 0.25, 1, 1]), (0.5, [0.25, 1, 0.25, 0.125, 1, 1])):
         before = [parameter.clone() for parameter in network.parameters()]
         moved = optim.Optimizers(Optim.model_validate({**options, "layer_decay": decay}), network, stages=stages)
-        moved.set_rate(0.1)
-        moved.step()
+        moved.step(0.1)
         steps = [float((one - old).detach().abs().max()) for one, old in zip(network.parameters(), before, strict=True)]
         assert steps == pytest.approx([0.1 * factor for factor in expected], rel=1e-5)
 

@@ -81,7 +81,7 @@ def test_what_is_expected_is_made_in_a_thread_in_order_and_not_too_early() -> No
         return int(indices[0])
 
     given = batches(7)
-    with Ahead(make) as found:
+    with Ahead(make).running() as found:
         found.expect(given)
         for number, one in enumerate(given):
             assert found(one) == number
@@ -93,7 +93,7 @@ def test_what_is_expected_is_made_in_a_thread_in_order_and_not_too_early() -> No
 
 def test_another_batch_is_made_at_once_and_the_expected_ones_stay() -> None:
     given, other = batches(3), np.array([9])
-    with Ahead(lambda indices: int(indices[0])) as found:
+    with Ahead(lambda indices: int(indices[0])).running() as found:
         found.expect(given)
         assert [found(one) for one in (given[0], other, given[1], given[2], given[0])] == [0, 9, 1, 2, 0]
 
@@ -112,7 +112,7 @@ def test_an_error_is_raised_where_its_batch_is_asked_for() -> None:
         return int(indices[0])
 
     given = batches(3)
-    with Ahead(make) as found:
+    with Ahead(make).running() as found:
         found.expect(given)
         assert found(given[0]) == 0
         with pytest.raises(MemoryError, match="no room"):
@@ -129,7 +129,7 @@ def test_nothing_runs_on_after_an_error() -> None:
         return 0
 
     def interrupted() -> None:
-        with Ahead(make) as found:
+        with Ahead(make).running() as found:
             found.expect(batches(50))
             raise KeyboardInterrupt
 

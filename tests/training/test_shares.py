@@ -26,7 +26,7 @@ from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.training import group
 from probtrans_cli.training.plan import in_turn
 from probtrans_cli.training.update import Draws, dealt
-from probtrans_cli.training.watch import Launched, Place, Watch, attempts, launched
+from probtrans_cli.training.watch import Launched, Place, Watch, launched
 
 
 class OneOf(Ranks):
@@ -102,13 +102,12 @@ def test_the_weights_of_an_update_are_drawn_alike_in_all_processes() -> None:
     found: list[tuple[Tensor, Tensor | None]] = []
     for rank in all_of(2):
         draws = Draws(3, 7, torch.device("cpu"))
-        draws.begin(rank.rank)
-        torch.rand(5)  # masks
-        draws.leave(rank.rank)
+        with draws.stream(rank.rank):
+            torch.rand(5)  # masks
         with draws.of_weights(rank):
             weights = torch.randn(4)
-        draws.go_on(rank.rank)
-        found.append((weights, torch.rand(3) if rank.first else None))
+        with draws.stream(rank.rank):
+            found.append((weights, torch.rand(3) if rank.first else None))
     torch.manual_seed(mixed_seed(3, 7))
     torch.rand(5)
     assert torch.equal(found[0][0], expected := torch.randn(4))
@@ -196,7 +195,6 @@ def test_what_launchers_say(monkeypatch: pytest.MonkeyPatch) -> None:
     for variables in alone:
         put(monkeypatch, **variables)
         assert launched() is None
-        assert attempts() == 0
 
 
 def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

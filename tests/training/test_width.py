@@ -15,7 +15,7 @@ from torch.nn import functional
 from probtrans_cli.models import build
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS
+from probtrans_cli.models.outputs import word_output
 from probtrans_cli.models.width import scales_of_field
 from probtrans_cli.recipe.training import Optim
 from probtrans_cli.reports.sweeps import exponent
@@ -89,7 +89,7 @@ EACH_KIND = ("categorical-uv", "spherical-rotary", "spherical-dep-split", "trans
 def trained(section: dict[str, Any], rate: float, seed: int, updates: int = 10) -> tuple[Network, Inputs, Wants, Any]:
     """A network, a batch with hidden words, and its training, whose losses come one by one."""
     torch.manual_seed(seed)
-    network = Network(WORDS, build(section), lambda encoder: WORD_OUTPUTS["tied"](encoder, WORDS, (0,), tied=True))
+    network = Network(WORDS, build(section), lambda encoder: word_output("tied", encoder, WORDS, (0,), tied=True))
     optimizer = Optimizers(Optim(lr=rate, clip=None), network)
     chance = torch.Generator().manual_seed(1)
     ids = torch.randint(3, WORDS, (6, 10), generator=chance)
@@ -99,15 +99,20 @@ def trained(section: dict[str, Any], rate: float, seed: int, updates: int = 10) 
 
     def losses() -> Iterator[float]:
         for _ in range(updates):
-            optimizer.zero_grad()
+            network.zero_grad()
             scores = network(inputs, wants).scores["words"][:, 1:]
             loss = functional.cross_entropy(scores, ids[hidden] - 1)
             loss.backward()
-            optimizer.set_rate(rate)
-            optimizer.step()
+            optimizer.step(rate)
             yield loss.item()
 
     return network, inputs, wants, losses()
+
+
+def changes(network: Network, inputs: Inputs, wants: Wants, updates: Iterator[float]) -> Sizes:
+    start = network.activations(inputs, wants)
+    list(updates)
+    return coordinates(start, network.activations(inputs, wants))
 
 
 def settings(case: str) -> tuple[float, float, float]:
@@ -124,7 +129,7 @@ def exponents(case: str, widths: list[int], base: int | None, seeds: int) -> dic
     """The exponents of all sizes and changes that should not grow, by name."""
     rate = settings(case)[-1]
     over: list[list[Sizes]] = [
-        [coordinates(*trained(section(case, width, base), rate, seed)) for seed in range(seeds)] for width in widths
+        [changes(*trained(section(case, width, base), rate, seed)) for seed in range(seeds)] for width in widths
     ]
     names = [
         (name, measure)
@@ -248,7 +253,7 @@ def test_fast_forms_have_the_factors_of_the_equations(case: str) -> None:
 def test_decay_of_adamw_does_not_depend_on_the_width() -> None:
     network = trained(section("spherical-rotary", 4 * BASE, BASE), 0.003, 0)[0]
     optimizer = Optimizers(Optim(kind="adamw", lr=0.003, weight_decay=0.2), network)
-    optimizer.set_rate(0.003)
+    optimizer.step(0.003)
     groups = optimizer.adam.param_groups
     assert [group["lr"] * group["weight_decay"] for group in groups] == pytest.approx([0.0006] * len(groups))
     assert sorted({group["lr"] for group in groups}) == pytest.approx([0.003 / 4, 0.003])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -53,43 +53,42 @@ def attention(
     *sentences, n, _ = state.mean.shape
     at_once = max(1, _ATTENTION_AT_ONCE // max(1, heads * n * n))
     if len(sentences) == 1 and sentences[0] > at_once:
-        parts = [
-            attention(
-                state.sentences(some),
-                weight,
-                of_weight,
-                bias,
-                heads,
-                mask=None if mask is None else mask[some],
-                distances=distances,
-                keeps_shared=keeps_shared,
-            )
-            for some in (slice(first, first + at_once) for first in range(0, sentences[0], at_once))
-        ]
-        return State.joined([part for part, _ in parts]), torch.cat([expected for _, expected in parts])
+        parts = []
+        for first in range(0, sentences[0], at_once):
+            some = slice(first, first + at_once)
+            shared = None if state.shared is None else state.shared[some]
+            of_some = State(state.mean[some], state.variance[some], shared)
+            options: dict[str, Any] = {"mask": None if mask is None else mask[some], "distances": distances}
+            parts.append(attention(of_some, weight, of_weight, bias, heads, keeps_shared=keeps_shared, **options))
+        states, expected = zip(*parts, strict=True)
+        mean, variance = torch.cat([part.mean for part in states]), torch.cat([part.variance for part in states])
+        of_pairs = [part.shared for part in states if part.shared is not None]
+        return State(mean, variance, torch.cat(of_pairs) if of_pairs else None), torch.cat(expected)
     check(state, "attention", of_weight)
     projected = _project(state, weight, of_weight, bias, heads)
     attended = _attend(projected, mask) if distances is None else _attend_by_distance(projected, distances, mask)
     of_u = projected.variance[..., 2, :, :, :]
+    shared = None
     if projected.shared is None:
         variance = attended.from_logits + (attended.expected.square() + attended.b) @ of_u
-        return State(_side_by_side(attended.mean), _side_by_side(variance)), attended.expected
-    y = attended.expected @ projected.shared[1] @ attended.expected.mT
-    assert attended.chi is not None, "there is a T"
-    sums = attended.from_logits.sum(-1, keepdim=True)
-    variance = (
-        attended.from_logits * (attended.chi / sums.clamp_min(LEAST))
-        + _shares(of_u, mask) * y.diagonal(dim1=-2, dim2=-1)[..., None]
-    )
-    shared = None
-    if keeps_shared:
-        assert state.shared is not None, "so have the projections"
-        t_q = state.shared
-        if of_weight is not None:
-            t_q = t_q + of_weights(state, of_weight[: len(of_weight) // 3])
-        of_heads = (attended.chi * (sums > LEAST)).squeeze(-1).sum(-2)
-        shared = y.sum(-3) + t_q * growth(of_heads, t_q.diagonal(dim1=-2, dim2=-1))
-    return State(_side_by_side(attended.mean), _side_by_side(variance), shared), attended.expected
+    else:
+        y = attended.expected @ projected.shared[1] @ attended.expected.mT
+        assert attended.chi is not None, "there is a T"
+        sums = attended.from_logits.sum(-1, keepdim=True)
+        variance = (
+            attended.from_logits * (attended.chi / sums.clamp_min(LEAST))
+            + _shares(of_u, mask) * y.diagonal(dim1=-2, dim2=-1)[..., None]
+        )
+        if keeps_shared:
+            assert state.shared is not None, "so have the projections"
+            t_q = state.shared
+            if of_weight is not None:
+                t_q = t_q + of_weights(state, of_weight[: len(of_weight) // 3])
+            of_heads = (attended.chi * (sums > LEAST)).squeeze(-1).sum(-2)
+            shared = y.sum(-3) + t_q * growth(of_heads, t_q.diagonal(dim1=-2, dim2=-1))
+    # From [*b, h, n, s] to all heads side by side.
+    mean, variance = (values.transpose(-2, -3).flatten(-2) for values in (attended.mean, variance))
+    return State(mean, variance, shared), attended.expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +265,3 @@ def _shares(variance: Float[Tensor, "*b h n s"], mask: Tensor | None) -> Float[T
         variance = variance * mask[..., None, :, None]
     sums = variance.sum(-2, keepdim=True)
     return sums / sums.sum(-1, keepdim=True).clamp_min(LEAST)
-
-
-def _side_by_side(heads: Float[Tensor, "*b h n s"]) -> Float[Tensor, "*b n r"]:
-    return heads.transpose(-2, -3).flatten(-2)

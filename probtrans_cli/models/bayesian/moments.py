@@ -36,10 +36,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from probtrans_cli.models.bayesian.attention import Distances, attention
-from probtrans_cli.models.bayesian.state import LEAST, State, add, certain, check, growth, linear
+from probtrans_cli.models.bayesian.state import LEAST, State, check, growth, linear
 
 __all__ = [
-    "Distances", "State", "add", "attention", "by_points", "certain", "gelu", "layer_norm", "linear", "mean_over_words",
+    "Distances", "State", "attention", "by_points", "gelu", "layer_norm", "linear", "mean_over_words",
     "relu",
 ]  # fmt: skip
 

@@ -29,27 +29,12 @@ class State:
     shared: Float[Tensor, "*c n n"] | None = None
     together: Together | None = None
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> State:
-        """Return the moments of a choice of the words. How these vary together is left out."""
-        together = None if self.together is None else self.together.each(change)
-        return State(change(self.mean), change(self.variance), None, together)
-
-    def sentences(self, some: slice) -> State:
-        """Return some sentences of a batch. How features vary together is left out."""
-        return State(self.mean[some], self.variance[some], None if self.shared is None else self.shared[some])
-
-    @classmethod
-    def joined(cls, parts: list[State]) -> State:
-        """Return the batch of such parts."""
-        shared = [part.shared for part in parts if part.shared is not None]
-        mean, variance = torch.cat([part.mean for part in parts]), torch.cat([part.variance for part in parts])
-        return cls(mean, variance, torch.cat(shared) if shared else None)
-
-
-def certain(mean: Float[Tensor, "*b n d"], *, shared: bool) -> State:
-    """Return a state without variance; ``shared``: with a T."""
-    n = mean.shape[-2]
-    return State(mean, torch.zeros_like(mean), mean.new_zeros(*mean.shape[:-1], n) if shared else None)
+    def __add__(self, other: State | Tensor) -> State:
+        """Return the sum with another state, independent of this one, or with a certain tensor."""
+        if isinstance(other, Tensor):
+            return State(self.mean + other, self.variance, self.shared)
+        shared = None if self.shared is None or other.shared is None else self.shared + other.shared
+        return State(self.mean + other.mean, self.variance + other.variance, shared)
 
 
 def linear(
@@ -103,14 +88,6 @@ def products(state: State) -> Float[Tensor, "*b n n"]:
     """Return ``E[x_a · x_b] = M Mᵀ + T``."""
     assert state.shared is not None, "asked where there is one"
     return state.mean @ state.mean.mT + state.shared
-
-
-def add(x: State, y: State | Tensor) -> State:
-    """Return the sum of two independent states, or of a state and a certain tensor."""
-    if isinstance(y, Tensor):
-        return State(x.mean + y, x.variance, x.shared)
-    shared = None if x.shared is None or y.shared is None else x.shared + y.shared
-    return State(x.mean + y.mean, x.variance + y.variance, shared)
 
 
 def check(state: State, rule: str, *variances: Tensor | None) -> None:

@@ -60,7 +60,7 @@ class ProbabilisticEncoder(Encoder):
         super().__init__(section)
         self.messages = messages
         self.latent = latent_of(section.latent, section.label_variables)
-        self.latent_mean = self.latent.mean
+        self.latent_mean, self.word_std = self.latent.mean, section.word_std
         first = DrawnPotentials(section)
         self.ternary, self.root, self.globals, self.chain = first.ternary, first.root, first.globals, first.chain
         more = 0 if section.share_potentials else section.iterations - 1
@@ -75,6 +75,7 @@ class ProbabilisticEncoder(Encoder):
         of_heads = weight.heads
         self.scales = scales_of_field(section)
         if self.scales is not None:
+            self.logit_scale = self.scales.logits
             of_heads = of_heads * self.scales.heads
             of_features = of_features if rectified else of_features * self.scales.feature_weight
         self.inference = Inference(
@@ -198,12 +199,6 @@ class ProbabilisticEncoder(Encoder):
             return super().latent_labels(states)
         return states if self.section.output == "probabilities" else self.latent.mean(states)
 
-    def start_words(self, table: Float[Tensor, "v d"]) -> None:
-        if self.section.word_std is None:
-            super().start_words(table)
-        else:
-            nn.init.normal_(table, std=self.section.word_std)
-
     def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
         """See :meth:`Encoder.forward`; arcs are ``Q_H^(t)``."""
         wanted = chosen_iterations(arcs, self.inference.iterations)
@@ -222,6 +217,7 @@ class ProbabilisticEncoder(Encoder):
         return Encoded(states, root, marginals, arc_scores=scores)
 
     def score_heads(self, iterations: Collection[int]) -> None:
+        """Let every encoding have the scores of heads after these iterations, where heads have labels."""
         self.scored = tuple(iterations)
         self.inference = replace(self.inference, scored=True)
 
