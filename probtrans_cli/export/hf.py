@@ -102,7 +102,7 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
     if model.recipe.uncertain_weights is not None:
         notes.append("the weights are the means of their posterior")
     base = {**(model.origin or {}), "pad_token_id": model.vocabulary.PAD}
-    rows = model.task.output_rows(network).get(OUTPUT)
+    rows = model.task.output_rows.get(OUTPUT)
     if rows is not None and rows.names is not None and architecture.endswith("Classification"):
         base |= {"id2label": dict(enumerate(rows.names)), "label2id": {name: id for id, name in enumerate(rows.names)}}
     bert = bert_of(section, tensors, base, expand_shared=expand_shared)

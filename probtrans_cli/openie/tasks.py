@@ -20,10 +20,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import MOST_ROWS, Sentence, character_spans, extra_words, unpack_rows
+from probtrans_cli.data.sentence import MOST_ROWS, Sentence, character_spans, unpack_rows
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
-from probtrans_cli.models.network import Network
 from probtrans_cli.openie import coordinations, extractions
 from probtrans_cli.openie.coordinations import (
     coordination_records,
@@ -43,7 +42,6 @@ from probtrans_cli.openie.scores import (
     tuple_statistics,
     wire57_scores,
 )
-from probtrans_cli.openie.writing import coordination_lines, label_lines
 from probtrans_cli.recipe.grids import Coordinations, GridSection, OpenExtraction
 from probtrans_cli.tasks.base import (
     OUTPUT,
@@ -91,6 +89,8 @@ class GridLabelling(Task):
         super().__init__(section, vocabulary, labels)
         self.extra_words = tuple(labels.get("extra_words", ()))
         self.outputs = len(self.names)
+        chosen = () if section.decision_bias == "dev" else ("none_bias",)
+        self.output_rows = {OUTPUT: OutputRows("labels of a grid", tuple(self.names), chosen=chosen)}
 
     def output(self, encoder: Encoder) -> GridOutput:
         section = self.section
@@ -107,11 +107,6 @@ class GridLabelling(Task):
         layer.decide(START_BIAS if section.decision_bias == "dev" else section.decision_bias)
         layer.decisions = BIASES if section.decision_bias == "dev" else ()
         return layer
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        del network
-        chosen = () if self.section.decision_bias == "dev" else ("none_bias",)
-        return {OUTPUT: OutputRows("labels of a grid", tuple(self.names), chosen=chosen)}
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
@@ -176,10 +171,6 @@ class GridLabelling(Task):
     def compared(self, split: Split, index: int, rows: Rows) -> Mapping[Any, float]:
         """Return what sentence ``index`` of a corpus adds to the counts."""
 
-    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
-        """Return the ``rows`` of a prediction as lines of a file, the words first."""
-        return label_lines([*words, *extra_words(len(self.extra_words))], prediction["rows"])
-
 
 # --- tuples -----------------------------------------------------------------------------------------------------------
 
@@ -190,6 +181,7 @@ class TupleTask(GridLabelling):
     answers = replace(
         ROWS,
         kind="tuples",
+        spans={"tuples": located_tuple},
         gives=("tuples", "rows"),
         scored_apart="parse RUN FILE --input tokens -f carb > OUT, then score carb OUT --gold GOLD",
         nothing={"tuples": [], "rows": []},
@@ -303,10 +295,6 @@ class TupleTask(GridLabelling):
             predictions.append({"tuples": records, "rows": labels})
         return predictions
 
-    def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
-        text, characters = character_spans(sentence)
-        return {**prediction, "tuples": [located_tuple(record, text, characters) for record in prediction["tuples"]]}
-
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return a line of bars below the words for each tuple; comments of CoNLL-U; a line of text for each."""
         spans: list[Span] = []
@@ -387,9 +375,6 @@ class CoordinationTask(GridLabelling):
             empty = [[coordinations.NONE] * number for _ in range(self.section.rows - len(rows.labels))]
             predictions.append({"coordinations": records, "rows": [*rows.labels, *empty]})
         return predictions
-
-    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
-        return coordination_lines(words, prediction["rows"])
 
     def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
         text, characters = character_spans(sentence)

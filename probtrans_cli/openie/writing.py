@@ -281,4 +281,6 @@ def write_labels(analyses: Iterator[Analysis], options: DisplayOptions) -> Itera
     for analysis in analyses:
         task: Any = analysis.task
         assert analysis.prediction is not None, "models without rows are refused"
-        yield "".join(f"{line}\n" for line in task.row_lines(analysis.prediction, analysis.words))
+        words = [*analysis.words, *extra_words(len(task.extra_words))]
+        write = coordination_lines if task.answers.kind == "coordinations" else label_lines
+        yield "".join(f"{line}\n" for line in write(words, analysis.prediction["rows"]))

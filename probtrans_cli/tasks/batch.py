@@ -29,8 +29,8 @@ class Batch(Inputs):
     has something to say of; None = all words. ``positions [m]``: of these, or of all words, counted through the padded
     batch, where they are known. ``candidates [k]``, ``log_chance [k]``: in training, the entries of the vocabulary that
     a word is compared with, ascending, and the chance with which each was drawn; None = all. ``number``: of the pass of
-    an evaluation, from 0. ``done``, ``epoch``: in training, the share of it that is done, and the number of the epoch,
-    from 0.
+    an evaluation, from 0. ``arc_temperature``: in predictions, that of the heads that a task predicts. ``done``,
+    ``epoch``: in training, the share of it that is done, and the number of the epoch, from 0.
     """
 
     split: Split
@@ -43,6 +43,7 @@ class Batch(Inputs):
     candidates: Int[Tensor, " k"] | None = None
     log_chance: Float[Tensor, " k"] | None = None
     number: int = 0
+    arc_temperature: float = 1.0
     done: float = 0.0
     epoch: int = 0
 

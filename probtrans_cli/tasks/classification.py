@@ -13,12 +13,10 @@ from torch.nn import functional
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
-from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.statistics.uncertainty import interval, moments
 from probtrans_cli.tasks.base import (
-    ABSTAINED,
     OUTPUT,
     Answers,
     Counts,
@@ -44,7 +42,7 @@ POOLED = "the pooled first word"  # what stands for a text, in words
 class SentenceClassification(Task):
     """Loss: mean cross entropy over sentences. Score: accuracy."""
 
-    answers = Answers(kind="class", scores="sentence", abstains=True)
+    answers = Answers(kind="class", scores="sentence", abstains={"label": "label_probability"})
     column, texts = LABEL, "labels of texts"
     layer: type[SentenceOutput] = SentenceOutput
     section: Classification
@@ -60,13 +58,10 @@ class SentenceClassification(Task):
         width = facts.sentence_width if represents in ("root", "auto") else facts.width
         if represents == "auto":
             represents = "root" if facts.has_root else "cls"
+        first = POOLED if facts.has_pooler else "the first word"
+        reader = {"root": "the root", "cls": first, "mean": "the mean of the words"}[represents]
+        self.output_rows = {OUTPUT: OutputRows(f"{self.texts} by {reader}", tuple(self.names))}
         return self.layer(width, self.outputs, sentence=represents)
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        names = {"root": "the root", "cls": "the first word", "mean": "the mean of the words"}
-        pooled = network.sentence == "cls" and network.encoder.facts.has_pooler
-        reader = POOLED if pooled else names[network.sentence or "cls"]
-        return {OUTPUT: OutputRows(f"{self.texts} by {reader}", tuple(self.names))}
 
     def training(self, batch: Batch) -> Batch:
         return without_some_words(batch, self.section.word_dropout, self.vocabulary)
@@ -134,7 +129,3 @@ class SentenceClassification(Task):
             comments |= doubt_comment([prediction["label_entropy"]], None if information is None else [information])
             title = f", H {prediction['label_entropy']:.2f}"
         return Places(comments=comments, title=with_probability(label, chance if probability else None) + title)
-
-    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
-        out = prediction["label_probability"] < least
-        return {**prediction, **({"label": ABSTAINED} if out else {})}, [out]

@@ -81,11 +81,6 @@ class PredictedWords(Task):
             bias: Any = words.bias
             bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        if isinstance(network.words, BertWordOutput):
-            return {BERT_WORDS: OutputRows("words in BERT's form")}
-        return {OUTPUT: OutputRows(f"words by {'their vectors' if network.tied else 'a linear layer'}")}
-
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         assert batch.scored is not None, "the batch is one of training or evaluation"
         return {"loss": batch.scored.sum()}
@@ -101,6 +96,13 @@ class PredictedWords(Task):
         return Questions("words", gold[batch.scored], batch.scored.nonzero()[:, 0])
 
 
+def rows_of_words(layer: WordLayer) -> dict[str, OutputRows]:
+    """Return what the rows of an output layer of words stand for: see :attr:`Task.output_rows`."""
+    if isinstance(layer, BertWordOutput):
+        return {BERT_WORDS: OutputRows("words in BERT's form")}
+    return {OUTPUT: OutputRows(f"words by {'their vectors' if layer.reads_table else 'a linear layer'}")}
+
+
 class MaskedLanguageModelling(PredictedWords):
     """Loss: mean cross entropy over hidden words. Score: perplexity, of all fixed mask draws together."""
 
@@ -109,11 +111,13 @@ class MaskedLanguageModelling(PredictedWords):
         alternatives_in=("tree", "svg", "html", "latex", "displacy"),
         rules={"most": MOST_PROBABLE},  # words of each mask
     )
+    has_accuracy = False  # whether accuracy is one of its scores
     section: WordPrediction
 
     def __init__(self, section: WordPrediction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
-        self.masks, self.draws = Masks(section.mlm, vocabulary), section.eval_masks
+        self.masks = Masks(section.mlm, vocabulary)
+        self.answers = replace(self.answers, draws=section.eval_masks)
 
     def output(self, encoder: Encoder) -> WordLayer:
         """Make the output layer that the recipe asks for: linear, the unary scores, or BERT's own. Of the first two
@@ -122,6 +126,7 @@ class MaskedLanguageModelling(PredictedWords):
         words = WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.section.tied)
         if isinstance(words, TiedLinear):
             words.scale /= self.section.word_weight
+        self.output_rows = rows_of_words(words)
         return words
 
     # --- batches ------------------------------------------------------------------------------------------------------
@@ -152,7 +157,11 @@ class MaskedLanguageModelling(PredictedWords):
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         loss = self.terms(outputs, batch)["loss"]
-        return Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
+        counts = Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
+        if self.has_accuracy:
+            right = outputs.scores["words"].argmax(-1) == batch.gold[IDS][batch.scored]
+            counts["right", batch.number] = float(right.sum())
+        return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """Return ``perplexity`` of the pooled ``loss``; where there are several mask draws, the standard error of their
@@ -170,6 +179,8 @@ class MaskedLanguageModelling(PredictedWords):
             each = np.array([perplexity(total / number) for total, number in with_words])
             scores["perplexity_se"] = float(each.std(ddof=1) / math.sqrt(len(with_words)))
             scores["masks"] = len(with_words)
+        if self.has_accuracy:
+            scores["accuracy"] = sum(counts["right", draw] for draw in draws) / float(number)
         return {**scores, "loss": loss}
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
@@ -262,22 +273,13 @@ def perplexity(loss: float) -> float:
 class HiddenWords(MaskedLanguageModelling):
     """Hidden words, scored by accuracy, too."""
 
-    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        counts = super().measure(outputs, batch)
-        right = outputs.scores["words"].argmax(-1) == batch.gold[IDS][batch.scored]
-        counts["right", batch.number] = float(right.sum())
-        return counts
-
-    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        scores = super().scores(counts, final=final)
-        loss = scores.pop("loss")
-        right, words = (sum(n for key, n in counts.items() if key[0] == name) for name in ("right", "words"))
-        return {**scores, "accuracy": right / words, "loss": loss}
+    has_accuracy = True
 
 
 class Pairs(SentenceClassification):
     """What the second of two texts is to the first."""
 
+    places = Task.places  # JSON alone has them
     column, texts = PAIR, "pairs of texts"
     layer = PairOutput
 
@@ -285,11 +287,12 @@ class Pairs(SentenceClassification):
 class Pretraining(Parts):
     """Loss: mean cross entropy over hidden words, plus the weighted mean over pairs. Score: perplexity."""
 
-    answers = MaskedLanguageModelling.answers
     section: Section
 
     def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
-        parts = {"words": Part(HiddenWords(section, vocabulary, labels))}
+        words = HiddenWords(section, vocabulary, labels)
+        self.answers = words.answers
+        parts = {"words": Part(words)}
         if labels.get(PAIR):
             parts[PAIR] = Part(
                 Pairs(Classification(kind="classification"), vocabulary, labels),
@@ -298,7 +301,3 @@ class Pretraining(Parts):
                 answers={f"label{name}": f"{PAIR}{name}" for name in ("", "_probability", *(f"_{it}" for it in DOUBT))},
             )
         super().__init__(section, vocabulary, labels, parts)
-
-    def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """Return those of the hidden words alone."""
-        return self.tasks["words"].places(prediction, probability=probability)

@@ -13,7 +13,7 @@ import numpy as np
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.tasks import TASKS
-from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task, with_probability
+from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task, abstained, with_probability
 from probtrans_cli.text import rounded
 from probtrans_cli.trained.arcs import BatchOptions, chain_of, read_arcs
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
@@ -333,7 +333,7 @@ class Parser:
             return predictions
         kept = []
         for prediction in predictions:
-            answer, left_out = self.model.task.abstained(prediction, self.options.abstain)
+            answer, left_out = abstained(prediction, self.model.task.answers.abstains, self.options.abstain)
             self.answers, self.left_out = self.answers + len(left_out), self.left_out + sum(left_out)
             kept.append(answer)
         return kept

@@ -57,7 +57,8 @@ class Notes:
         self.choices: defaultdict[str, _Rows] = defaultdict(_Rows)
 
     def __call__(self, outputs: Outputs, batch: Batch) -> None:
-        for name, choices in self.model.task.choices(outputs, batch).items():
+        choices_of = self.model.task.answers.choices
+        for name, choices in (choices_of(outputs, batch) if choices_of else {}).items():
             temperature = self.model.arc_temperature if name == HEADS else None
             self.choices[name].add(_of_choices(choices, torch.from_numpy(batch.indices), temperature))
         questions = self.model.task.questions(batch)
@@ -188,7 +189,7 @@ def uncertainty_scores(
     scores["uncertainty"] = measured
     if ood is not None:
         ood_watch = Notes(model, predictor)
-        for outputs, batch in answered(model.task, answering, ood, evaluation, passes=model.task.draws or 1):
+        for outputs, batch in answered(model.task, answering, ood, evaluation, passes=model.task.answers.draws or 1):
             ood_watch(outputs, batch)
         ood_notes = ood_watch.rows.columns()
         scores["ood"] = {"sentences": len(ood)}
