@@ -195,6 +195,8 @@ class Task(ABC):
     """The size of the output layer."""
     output_rows: Mapping[str, OutputRows] = MappingProxyType({})
     """What the rows of the output layer stand for, by its parts, once it is made; empty: they fit no other model's."""
+    word_dropout: float = 0.0
+    """How many words are dropped in training; see :func:`without_some_words`."""
     columns: Mapping[str, int] = MappingProxyType({})
     """The gold columns that it reads, each with the number that stands behind a sentence's end."""
 
@@ -215,25 +217,29 @@ class Task(ABC):
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def training(self, batch: Batch) -> Batch:
-        """Return the batch as training shows it; random choices come from torch's default CPU generator."""
-        return batch
+        """Return the batch as training shows it, by default with some words dropped; random choices come from torch's
+        default CPU generator."""
+        return without_some_words(batch, self.word_dropout, self.vocabulary)
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
         """Return the batch as a pass of an evaluation shows it: a function of the corpus and the pass alone."""
         return replace(batch, number=number)
 
     def wants(self, batch: Batch) -> Wants:
-        """Return what the network is to compute: scores of the words that are scored."""
+        """Return what the network is to compute: scores of the words that are scored, or of sentences."""
+        if self.answers.scores == "sentence":
+            return Wants(sentence=True)
         return Wants(words=batch.words if batch.scored is None else batch.scored)
 
     # --- the loss -----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Return the number of things that each term of the loss is summed over, the most important term first.
+        """Return the number of things that each term of the loss is summed over, the most important term first; by
+        default the words.
 
         It is known without the network, so that an update can divide by the number in all its batches.
         """
+        return {"loss": batch.words.sum()}
 
     @abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:

@@ -66,7 +66,18 @@ class Batch(Inputs):
         return replace(self, positions=where.flatten().nonzero()[:, 0])
 
     def to(self, device: torch.device) -> Batch:
-        return self if device == self.ids.device else _moved(self, device)
+        if device == self.ids.device:
+            return self
+        moved: dict[str, Any] = {}
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if isinstance(value, Tensor):
+                moved[part.name] = sent(value, device)
+            elif isinstance(value, Features):
+                moved[part.name] = Features(*(sent(values, device) for values in value))
+            elif isinstance(value, dict):
+                moved[part.name] = {name: sent(values, device) for name, values in value.items()}
+        return replace(self, **moved)
 
 
 def collate(
@@ -111,13 +122,3 @@ def _lengths(mask: Bool[np.ndarray, "b n"]) -> tuple[int, ...] | None:
     lengths = mask.sum(1)
     behind = np.array_equal(mask, np.arange(mask.shape[1]) < lengths[:, None])
     return tuple(lengths.tolist()) if behind else None
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor):
-        return sent(value, device)
-    if isinstance(value, Batch):
-        return replace(value, **{part.name: _moved(getattr(value, part.name), device) for part in fields(value)})
-    if isinstance(value, Features):
-        return Features(*(_moved(part, device) for part in value))
-    return {name: _moved(part, device) for name, part in value.items()} if isinstance(value, dict) else value

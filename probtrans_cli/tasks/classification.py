@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.models.base import Encoder, Outputs, Wants
+from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.statistics.uncertainty import interval, moments
@@ -32,7 +32,6 @@ from probtrans_cli.tasks.base import (
     doubt_comment,
     doubt_of,
     with_probability,
-    without_some_words,
 )
 from probtrans_cli.tasks.batch import UNLEARNED, Batch
 
@@ -51,6 +50,7 @@ class SentenceClassification(Task):
         super().__init__(section, vocabulary, labels)
         self.names = list(labels[self.column])
         self.outputs, self.columns = len(self.names), {self.column: UNLEARNED}
+        self.word_dropout = section.word_dropout
 
     def output(self, encoder: Encoder) -> SentenceOutput:
         """Make a linear layer on what the recipe says, or on the root where there is one, else on `<cls>`."""
@@ -62,13 +62,6 @@ class SentenceClassification(Task):
         reader = {"root": "the root", "cls": first, "mean": "the mean of the words"}[represents]
         self.output_rows = {OUTPUT: OutputRows(f"{self.texts} by {reader}", tuple(self.names))}
         return self.layer(width, self.outputs, sentence=represents)
-
-    def training(self, batch: Batch) -> Batch:
-        return without_some_words(batch, self.section.word_dropout, self.vocabulary)
-
-    def wants(self, batch: Batch) -> Wants:
-        del batch
-        return Wants(sentence=True)
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         return {"loss": batch.sentences}

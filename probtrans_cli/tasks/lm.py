@@ -56,7 +56,7 @@ class CausalLanguageModelling(PredictedWords):
 
     def training(self, batch: Batch) -> Batch:
         scored = self._scored(batch)
-        return self.sampler.sampled(replace(batch, scored=scored), batch.ids[scored])
+        return self.with_candidates(replace(batch, scored=scored), batch.ids[scored])
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
         return replace(batch, number=number, scored=self._scored(batch))

@@ -54,17 +54,15 @@ class Masks:
         self.never = torch.tensor(sorted(never))
         self._kept: dict[int | None, tuple[Split, np.ndarray]] = {}
 
-    def draw(self, batch: Batch) -> Float[Tensor, "k b n"]:
-        """Draw uniform numbers for a batch of training: fresh ones, or, of masks that are kept, its own."""
-        if not self.section.dynamic:
-            return self.evaluation(batch, None)
-        return torch.rand(self.numbers, *batch.ids.shape).to(batch.ids.device)
+    def uniform(self, batch: Batch, draw: int | None = None) -> Float[Tensor, "k b n"]:
+        """Return uniform numbers for a batch in a ``draw`` of an evaluation; None: in training, where they are fresh,
+        unless masks are kept.
 
-    def evaluation(self, batch: Batch, draw: int | None) -> Float[Tensor, "k b n"]:
-        """Return the uniform numbers of a batch in a draw of an evaluation; None: in training with masks that are kept.
-
-        They are its part of the numbers of the whole split, of which the latest are kept; 1 where the batch is padded.
+        Kept ones are its part of the numbers of the whole split, of which the latest stay here; 1 where the batch is
+        padded.
         """
+        if draw is None and self.section.dynamic:
+            return torch.rand(self.numbers, *batch.ids.shape).to(batch.ids.device)
         kept = self._kept.get(draw)
         if kept is None or kept[0] is not batch.split:
             shape: Any = (self.numbers, int(batch.split.lengths.sum()))
@@ -95,13 +93,19 @@ class Masks:
             first=batch.first if by_word else None,
         )
 
-    def shown(self, ids: Tensor, hidden: Tensor, draw: Tensor) -> Int[Tensor, "b n"]:
-        """Return what the model reads."""
-        section = self.section
-        return replaced(
-            ids, hidden, draw[-1], mask=section.mask, random=section.random, symbol=self.vocabulary.MASK,
-            ordinary=self.ordinary.to(ids.device),
-        )  # fmt: skip
+    def shown(
+        self, ids: Int[Tensor, "b n"], hidden: Bool[Tensor, "b n"], draw: Float[Tensor, "k b n"]
+    ) -> Int[Tensor, "b n"]:
+        """Return what the model reads in place of ``ids``: of the ``hidden`` tokens a share is shown as `<mask>`, a
+        share as an ordinary entry of the vocabulary, all equally likely, and the rest as they are."""
+        mask, random, uniform = self.section.mask, self.section.random, draw[-1]
+        shown = ids.masked_fill(hidden & (uniform < mask), self.vocabulary.MASK)
+        if random == 0.0:
+            return shown
+        # Within its share the draw is uniform once more.
+        ordinary = self.ordinary.to(ids.device)
+        which = ((uniform - mask) / random * len(ordinary)).long().clamp(0, len(ordinary) - 1)
+        return torch.where(hidden & (uniform >= mask) & (uniform < mask + random), ordinary[which], shown)
 
 
 def nothing_hidden() -> NothingToScoreError:
@@ -165,32 +169,3 @@ def _fitting(draw: Float[Tensor, "b w"], sizes: Int[Tensor, "b w"], number: Int[
         fits[:, rank] = is_word[:, rank] & (used + by_draw[:, rank] <= number)
         used = used + by_draw[:, rank] * fits[:, rank]
     return torch.zeros_like(fits).scatter_(1, order, fits)
-
-
-def replaced(
-    ids: Int[Tensor, "b n"],
-    hidden: Bool[Tensor, "b n"],
-    draw: Float[Tensor, "b n"],
-    *,
-    mask: float,
-    random: float,
-    symbol: int,
-    ordinary: Int[Tensor, " v"],
-) -> Int[Tensor, "b n"]:
-    """Return what is shown in place of ``ids``.
-
-    Args:
-        ids: the tokens.
-        hidden: which of them are hidden.
-        draw: uniform, one a token, others than those they were chosen by.
-        mask: share of the hidden tokens that are shown as ``symbol``.
-        random: share of those shown as an entry of ``ordinary``, all equally likely; the rest are shown as they are.
-        symbol: the id of `<mask>`.
-        ordinary: ids of the vocabulary's entries that are words.
-    """
-    shown = ids.masked_fill(hidden & (draw < mask), symbol)
-    if random == 0.0:
-        return shown
-    # Within its share the draw is uniform once more.
-    which = ((draw - mask) / random * len(ordinary)).long().clamp(0, len(ordinary) - 1)
-    return torch.where(hidden & (draw >= mask) & (draw < mask + random), ordinary[which], shown)

@@ -69,7 +69,8 @@ class PredictedWords(Task):
         labels: Mapping[str, Sequence[str]],
     ) -> None:
         super().__init__(section, vocabulary, labels)
-        self.outputs, self.sampler = vocabulary.size, Sampler(section.sampled, vocabulary)
+        self.outputs, self.sampled = vocabulary.size, section.sampled
+        self._chances: tuple[Split, Tensor] | None = None  # of the words of the latest split
 
     @torch.no_grad()
     def start(self, network: Network, split: Split) -> None:
@@ -80,6 +81,24 @@ class PredictedWords(Task):
             counts = frequencies(split, self.vocabulary)
             bias: Any = words.bias
             bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
+
+    def with_candidates(self, batch: Batch, gold: Int[Tensor, " m"]) -> Batch:
+        """Draw what a training compares the ``gold`` words with, in place of the whole vocabulary: the words of the
+        batch, and others by their frequency ``f``, in each update anew (not in the paper).
+
+        Words of the batch are always there, and any other with the chance ``π_w = min(1, c f_w)``; the sum of all ``π``
+        is the number that the recipe wants (`task.sampled`; null: the batch stays as it is). With ``s_w - log π_w`` in
+        place of the score ``s_w``, the sum of ``exp`` over what is drawn is on average that over the vocabulary, so the
+        gradient is nearly that of the full loss.
+        """
+        if self.sampled is None:
+            return batch
+        if self._chances is None or self._chances[0] is not batch.split:
+            frequency = torch.from_numpy(frequencies(batch.split, self.vocabulary))
+            self._chances = batch.split, chances(frequency, self.sampled).float().to(gold.device)
+        chance = self._chances[1].index_fill(0, gold, 1.0)
+        ids = (torch.rand(chance.shape).to(gold.device) < chance).nonzero()[:, 0]
+        return replace(batch, candidates=ids, log_chance=chance[ids].log())
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         assert batch.scored is not None, "the batch is one of training or evaluation"
@@ -133,14 +152,14 @@ class MaskedLanguageModelling(PredictedWords):
 
     def training(self, batch: Batch) -> Batch:
         """Hide some tokens, by masks drawn afresh or kept; score these, or all."""
-        draw = self.masks.draw(batch)
+        draw = self.masks.uniform(batch)
         hidden = self.masks.hidden(batch, draw)
         scored = hidden if self.section.mlm.loss_positions == "masked" else batch.ids != self.vocabulary.PAD
-        return self.sampler.sampled(self._shown(batch, hidden, draw, scored), batch.ids[scored])
+        return self.with_candidates(self._shown(batch, hidden, draw, scored), batch.ids[scored])
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
         """Hide and score the tokens of a draw of masks, which is a function of the corpus and the draw alone."""
-        draw = self.masks.evaluation(batch, number)
+        draw = self.masks.uniform(batch, number)
         hidden = self.masks.hidden(batch, draw)
         return replace(self._shown(batch, hidden, draw, hidden), number=number)
 
@@ -210,32 +229,6 @@ class MaskedLanguageModelling(PredictedWords):
             chances = mask["probabilities"] if probability else [None] * len(mask["words"])
             notes[word] = [with_probability(*pair) for pair in zip(mask["words"], chances, strict=True)]
         return Places(notes=notes)
-
-
-class Sampler:
-    """What a training compares a word with, in place of the whole vocabulary: the words of the batch, and others by
-    their frequency ``f``, in each update anew (not in the paper).
-
-    Words of the batch are always there, and any other with the chance ``π_w = min(1, c f_w)``; the sum of all ``π`` is
-    the number wanted. With ``s_w - log π_w`` in place of the score ``s_w``, the sum of ``exp`` over what is drawn is on
-    average that over the vocabulary, so the gradient is nearly that of the full loss.
-    """
-
-    def __init__(self, number: int | None, vocabulary: Vocabulary) -> None:
-        """``number``: of words, on average, beside those of the batch; None = the whole vocabulary."""
-        self.number, self.vocabulary = number, vocabulary
-        self._kept: tuple[Split, Tensor] | None = None
-
-    def sampled(self, batch: Batch, gold: Int[Tensor, " m"]) -> Batch:
-        """Return the batch with drawn candidates, among which are the ``gold`` words; or as it is."""
-        if self.number is None:
-            return batch
-        if self._kept is None or self._kept[0] is not batch.split:
-            frequency = torch.from_numpy(frequencies(batch.split, self.vocabulary))
-            self._kept = batch.split, chances(frequency, self.number).float().to(gold.device)
-        chance = self._kept[1].index_fill(0, gold, 1.0)
-        ids = (torch.rand(chance.shape).to(gold.device) < chance).nonzero()[:, 0]
-        return replace(batch, candidates=ids, log_chance=chance[ids].log())
 
 
 def chances(frequency: Float[Tensor, " v"], number: float) -> Float[Tensor, " v"]:

@@ -50,7 +50,6 @@ from probtrans_cli.tasks.base import (
     Term,
     confusion_table,
     records_by_sentence,
-    without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.tasks.masking import nothing_hidden
@@ -81,7 +80,7 @@ class Arcs(Task):
         self._relation_of_label = torch.tensor([self.relations.index(name) for name in names] or [0])
         self.tree = section.heads == "tree"
         self.layer: ArcOutput | None = None
-        self.outputs = len(self.relations)
+        self.outputs, self.word_dropout = len(self.relations), section.word_dropout
         self.columns = dict.fromkeys((_PARENTS, section.relation_column), PADDING)
 
     def output(self, encoder: Encoder) -> ArcOutput:
@@ -112,9 +111,6 @@ class Arcs(Task):
         if self.section.decode != "auto":
             return self.section.decode
         return "auto" if self.layer is not None and bool(self.layer.projective) else "mst"
-
-    def training(self, batch: Batch) -> Batch:
-        return without_some_words(batch, self.section.word_dropout, self.vocabulary)
 
     def _gold(self, batch: Batch) -> tuple[Tensor, Tensor]:
         parents, labels = batch.gold[_PARENTS], batch.gold[self.section.relation_column]

@@ -139,7 +139,7 @@ class SemanticLabels(Task):
         return best
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {"loss": batch.words.sum() if self.section.loss == "words" else batch.sentences}
+        return super().counts(batch) if self.section.loss == "words" else {"loss": batch.sentences}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """Return the cross entropies, summed over columns, and over words or over sentences of means over words."""

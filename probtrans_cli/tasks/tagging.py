@@ -47,7 +47,6 @@ from probtrans_cli.tasks.base import (
     doubt_of,
     records_by_sentence,
     with_probability,
-    without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.trees.drawing import Span
@@ -71,11 +70,11 @@ class WordTagging(Task):
         self.names = list(labels[self.column])
         self.outputs, self.columns = len(self.names), {self.column: PADDING}
         self.output_rows = {OUTPUT: OutputRows("tags of words", tuple(self.names))}
+        self.word_dropout = section.word_dropout
 
     def training(self, batch: Batch) -> Batch:
         """Score only words whose tag the training file has, and hide rare words at random."""
-        batch = replace(batch, scored=batch.gold[self.column] >= 0)
-        return without_some_words(batch, self.section.word_dropout, self.vocabulary)
+        return super().training(replace(batch, scored=batch.gold[self.column] >= 0))
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         at = batch.gold[self.column] >= 0

@@ -25,7 +25,7 @@ def test_every_kind_has_a_row() -> None:
 def test_a_task_has_few_members() -> None:
     """What a single task needs is its own, and what is data stands in its `Answers`."""
     members = {name for name in (*vars(Task), *Task.__annotations__) if not name.startswith("_")} | {"__init__"}
-    assert len(members) <= 18
+    assert len(members) <= 20
 
 
 @EVERY
