@@ -23,7 +23,6 @@ from probtrans_cli.openie.writing import (
     FileTuple,
     WrittenForm,
     WrittenName,
-    refusals,
 )
 from probtrans_cli.recipe.data import Data, Grid
 from probtrans_cli.text import harmless
@@ -111,15 +110,22 @@ def _tuples(file: _Input, data: Data, request: ConvertRequest, counts: RowCounts
 
 
 def _placed(sentence: FileSentence, form: WrittenForm, names: Sequence[str], rows: int | None) -> list[FileTuple]:
-    places = places_of(sentence, names, rows)
-    there = [(each, place) for each, place in zip(sentence.tuples, places, strict=True) if place is not None]
-    kept = []
-    for (each, place), reason in zip(there, refusals(form, (place for _, place in there)), strict=True):
-        if reason is None:
-            kept.append(replace(each, place=place))
-        else:
+    kept: list[FileTuple] = []
+    heads: set[int] = set()  # the first words of relations
+    for each, place in zip(sentence.tuples, places_of(sentence, names, rows), strict=True):
+        if place is None:
+            continue
+        reason = None  # why the form cannot hold it although its words are known
+        if form.no_added and place.added:
+            reason = "with a word that the sentence lacks"
+        elif not form.same_head and place.relation[0] in heads:
+            reason = "of a predicate that has one"
+        if reason is not None:
             sentence.counts["kept"] -= 1
             sentence.counts[reason] += 1
+            continue
+        heads.update(place.relation[:1])
+        kept.append(replace(each, place=place))
     return kept
 
 

@@ -25,10 +25,11 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.openie import coordinations, extractions
 from probtrans_cli.openie.coordinations import (
+    ByCoordinator,
+    Coordination,
     coordination_records,
     located_coordinations,
     rows_to_coordinations,
-    text_to_coordinations,
 )
 from probtrans_cli.openie.extractions import NONE, PARTS, Extraction, located_tuple, runs, tuple_record, tuples_in
 from probtrans_cli.openie.output import CONTENT, ENDS_WITHOUT, GridOutput, penalties
@@ -53,7 +54,6 @@ from probtrans_cli.tasks.base import (
     Task,
     Term,
     with_probability,
-    without_some_words,
 )
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.text import from_json
@@ -88,7 +88,7 @@ class GridLabelling(Task):
     def __init__(self, section: GridSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
         self.extra_words = tuple(labels.get("extra_words", ()))
-        self.outputs = len(self.names)
+        self.outputs, self.word_dropout = len(self.names), section.word_dropout
         chosen = () if section.decision_bias == "dev" else ("none_bias",)
         self.output_rows = {OUTPUT: OutputRows("labels of a grid", tuple(self.names), chosen=chosen)}
 
@@ -112,7 +112,7 @@ class GridLabelling(Task):
 
     def training(self, batch: Batch) -> Batch:
         """Hide rare words at random; feed the gold labels back where the recipe says so."""
-        batch = without_some_words(batch, self.section.word_dropout, self.vocabulary)
+        batch = super().training(batch)
         share = {"predicted": 0.0, "gold": 1.0, "scheduled": 1.0 - batch.done}[self.section.label_source]
         if share == 0.0:
             return batch
@@ -123,9 +123,6 @@ class GridLabelling(Task):
     def wants(self, batch: Batch) -> Wants:
         ends = self.section.early_exit and GRID not in batch.gold
         return Wants(words=batch.words, fed_back=batch.gold.get(FED_BACK), ends=ends)
-
-    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {"loss": batch.words.sum()}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         return {"loss": Term(self._loss(outputs, batch, self.section.none_weight), self.counts(batch)["loss"])}
@@ -346,8 +343,10 @@ class CoordinationTask(GridLabelling):
         """Count the coordinations that are gold, predicted, and right. Gold are all of the corpus, however few rows
         there are: those of its form, or, where it has none, of all its rows."""
         form = split.text("form", index) if split.has("form") else ""
+        gold: ByCoordinator = {}
         if form:
-            gold = text_to_coordinations(form)
+            for cc, conjuncts in from_json(form):  # of several with the same coordinator the first
+                gold.setdefault(cc, Coordination(cc, tuple((start, end) for start, end in conjuncts)))
         else:
             gold = rows_to_coordinations(unpack_rows(split.row(GRID, index), MOST_ROWS).tolist())
         counts = coordination_counts(gold, rows_to_coordinations(rows.labels))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -236,19 +236,6 @@ if TYPE_CHECKING:
 else:
     WrittenName = Literal[tuple(WRITTEN)]
     """The names, as the command line takes them."""
-
-
-def refusals(form: WrittenForm, places: Iterable[Extraction]) -> Iterator[str | None]:
-    """Yield for each tuple of a sentence why the form cannot hold it although its words are known; None: it can."""
-    heads: set[int] = set()
-    for place in places:
-        if form.no_added and place.added:
-            yield "with a word that the sentence lacks"
-        elif not form.same_head and place.relation[0] in heads:
-            yield "of a predicate that has one"
-        else:
-            heads.update(place.relation[:1])
-            yield None
 
 
 # --- formats of `parse` -----------------------------------------------------------------------------------------------
