@@ -235,11 +235,11 @@ class Task(ABC):
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         """Return the number of things that each term of the loss is summed over, the most important term first; by
-        default the words.
+        default the words, or the sentences.
 
         It is known without the network, so that an update can divide by the number in all its batches.
         """
-        return {"loss": batch.words.sum()}
+        return {"loss": batch.sentences if self.answers.scores == "sentence" else batch.words.sum()}
 
     @abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:

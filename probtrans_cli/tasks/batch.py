@@ -94,6 +94,9 @@ def collate(
         return tensor(split.padded(name, indices, fill), device)
 
     of_host = split.padded("ids", indices, padding)
+    is_token = of_host != padding
+    lengths = is_token.sum(1)
+    is_padding_behind = np.array_equal(is_token, np.arange(is_token.shape[1]) < lengths[:, None])
     ids, frequency, features = tensor(of_host, device), padded("frequency", -1), None
     if split.has("widths"):
         rows, widths = split.features(indices)
@@ -106,7 +109,7 @@ def collate(
         first=padded("first", ids.shape[1]) if split.has("first") else None,
         features=features,
         segments=padded("segments", 0) if split.has("segments") else None,
-        lengths=_lengths(of_host != padding),
+        lengths=tuple(lengths.tolist()) if is_padding_behind else None,
         words=frequency >= 0,
         frequency=frequency,
         gold={name: padded(name, fill) for name, fill in (columns or {}).items() if split.has(name)},
@@ -115,10 +118,3 @@ def collate(
 
 def tensor(array: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
-
-
-def _lengths(mask: Bool[np.ndarray, "b n"]) -> tuple[int, ...] | None:
-    """Return those of sentences with their padding behind them; None where there is some within one."""
-    lengths = mask.sum(1)
-    behind = np.array_equal(mask, np.arange(mask.shape[1]) < lengths[:, None])
-    return tuple(lengths.tolist()) if behind else None

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.readers.lines import LABEL
@@ -62,9 +61,6 @@ class SentenceClassification(Task):
         reader = {"root": "the root", "cls": first, "mean": "the mean of the words"}[represents]
         self.output_rows = {OUTPUT: OutputRows(f"{self.texts} by {reader}", tuple(self.names))}
         return self.layer(width, self.outputs, sentence=represents)
-
-    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {"loss": batch.sentences}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """Return the cross entropy, summed over sentences."""

@@ -217,7 +217,7 @@ def of_notes(notes: Mapping[str, np.ndarray]) -> dict[str, Any]:
     scores |= {name: float(notes[name].mean(dtype=np.float64)) for name in (*PARTS, *INNER) if name in notes}
     both: tuple[uncertainty.By, ...] = ("mass", "width")
     bins = {by: uncertainty.reliability(confidence, right, by=by) for by in both}
-    scores["reliability"] = {by: [bin._asdict() | {"error": bin.error} for bin in bins[by]] for by in both}
+    scores["reliability"] = {by: [bin._asdict() for bin in bins[by]] for by in both}
     return scores
 
 
