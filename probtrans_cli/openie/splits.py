@@ -19,7 +19,6 @@ import torch
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import Wants
 from probtrans_cli.openie.extractions import Extraction, Texts, tuple_confidence, tuple_to_row
 from probtrans_cli.tasks.base import Counts, Prediction
@@ -35,11 +34,6 @@ class Splitter:
     model: Model
     extractor: Model
     rescore: bool = False
-
-    def __post_init__(self) -> None:
-        if self.extractor.task.answers.kind != "tuples":
-            kind = self.extractor.recipe.task.kind
-            raise UsageError(f"--coordination: a model of kind {kind} finds no tuples to merge", hint="leave it out")
 
     def predictions(self, sentences: Sequence[Sentence]) -> list[Prediction]:
         """Return what the extractor says of sentences that are split before.

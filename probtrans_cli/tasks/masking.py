@@ -136,27 +136,22 @@ def chosen(
         first: hide whole words: the position of each word's first token, n or more behind the last word. The word's
             draw is that of its first token.
     """
-    if first is not None:
-        b, n = draw.shape
-        starts = draw.new_zeros(b, n + 1, dtype=torch.int64).scatter_(1, first.clamp(max=n), 1)[:, :n]
-        word = starts.cumsum(1) - 1  # of every token; -1 in front of the first word
-        sizes = draw.new_zeros(first.shape, dtype=torch.int64).scatter_add_(
-            1, word.clamp(min=0), (candidates & (word >= 0)).long()
-        )
-        of_words = draw.gather(1, first.clamp(max=n - 1)).masked_fill((first >= n) | (sizes == 0), _NEVER)
-        chosen_words = (
-            of_words < rate if count == "bernoulli" else _fitting(of_words, sizes, _number(lengths, rate, largest))
-        )
-        return candidates & (word >= 0) & chosen_words.gather(1, word.clamp(min=0))
-    if count == "bernoulli":
+    b, n = draw.shape
+    if count == "bernoulli" and first is None:
         return candidates & (draw < rate)
-    order = draw.masked_fill(~candidates, _NEVER).argsort(dim=1, stable=True)
-    ranks = torch.empty_like(order).scatter_(1, order, torch.arange(draw.shape[1], device=draw.device).expand_as(order))
-    return candidates & (ranks < _number(lengths, rate, largest)[:, None])
-
-
-def _number(lengths: Int[Tensor, " b"], rate: float, largest: int | None) -> Int[Tensor, " b"]:
-    return (lengths.double() * rate).round().long().clamp(min=1, max=largest)
+    number = (lengths.double() * rate).round().long().clamp(min=1, max=largest)
+    if first is None:
+        order = draw.masked_fill(~candidates, _NEVER).argsort(dim=1, stable=True)
+        ranks = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=draw.device).expand_as(order))
+        return candidates & (ranks < number[:, None])
+    starts = draw.new_zeros(b, n + 1, dtype=torch.int64).scatter_(1, first.clamp(max=n), 1)[:, :n]
+    word = starts.cumsum(1) - 1  # of every token; -1 in front of the first word
+    sizes = draw.new_zeros(first.shape, dtype=torch.int64).scatter_add_(
+        1, word.clamp(min=0), (candidates & (word >= 0)).long()
+    )
+    of_words = draw.gather(1, first.clamp(max=n - 1)).masked_fill((first >= n) | (sizes == 0), _NEVER)
+    chosen_words = of_words < rate if count == "bernoulli" else _fitting(of_words, sizes, number)
+    return candidates & (word >= 0) & chosen_words.gather(1, word.clamp(min=0))
 
 
 def _fitting(draw: Float[Tensor, "b w"], sizes: Int[Tensor, "b w"], number: Int[Tensor, " b"]) -> Bool[Tensor, "b w"]:

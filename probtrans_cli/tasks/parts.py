@@ -49,9 +49,6 @@ class Part:
     scores: Mapping[str, str] | None = None
     answers: Mapping[str, str] | None = None
 
-    def restored(self, prediction: Prediction) -> Prediction:
-        return _renamed(prediction, None if self.answers is None else {new: old for old, new in self.answers.items()})
-
 
 class Parts(Task):
     """A task with parts. The loss is their weighted sum, and the first part is the main one."""
@@ -193,14 +190,15 @@ class Parts(Task):
 
     def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
         for part in self.parts.values():
-            own = part.task.located(part.restored(prediction), sentence)
+            own = part.task.located(_renamed(prediction, part.answers, back=True), sentence)
             prediction = {**prediction, **_renamed(own, part.answers)}
         return prediction
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return the places of all parts; the lines below a word one part after the other."""
         of_parts = [
-            part.task.places(part.restored(prediction), probability=probability) for part in self.parts.values()
+            part.task.places(_renamed(prediction, part.answers, back=True), probability=probability)
+            for part in self.parts.values()
         ]
         words = max(len(places.notes) for places in of_parts)
         notes: list[list[str]] = [[] for _ in range(words)]
@@ -219,7 +217,9 @@ class Parts(Task):
         )
 
 
-def _renamed(entries: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, Any]:
+def _renamed(entries: Mapping[str, Any], names: Mapping[str, str] | None, *, back: bool = False) -> dict[str, Any]:
+    """Return entries of a part by their ``names`` in the task, see :class:`Part`; ``back``: the other way round."""
     if names is None:
         return dict(entries)
-    return {new: entries[old] for old, new in names.items() if old in entries}
+    pairs = [(new, old) if back else (old, new) for old, new in names.items()]
+    return {new: entries[old] for old, new in pairs if old in entries}

@@ -479,6 +479,9 @@ def splitter_by(splitting: ModelBase, model: ModelBase, *, rescore: bool) -> Spl
     splitter = TASKS[kind].load("splitter")
     if splitter is None:
         raise UsageError(f"--coordination: a model of kind {kind} finds no coordinations", hint="name another run")
+    if model.task.answers.kind != "tuples":
+        message = f"--coordination: a model of kind {model.recipe.task.kind} finds no tuples to merge"
+        raise UsageError(message, hint="leave it out")
     return splitter(splitting, model, rescore)  # type: ignore[no-any-return]
 
 
