@@ -16,7 +16,7 @@ from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.openie.coordination_files import read_coordinated
 from probtrans_cli.openie.corpora import places_of, read_file
 from probtrans_cli.openie.label_rows import GridFormat, grid_format
-from probtrans_cli.openie.writing import LEAST_LEVELS, WRITTEN, FileTuple, WrittenName, refusals
+from probtrans_cli.openie.writing import LEAST_LEVELS, WRITTEN, FileSentence, FileTuple, WrittenForm, WrittenName
 from probtrans_cli.recipe.data import Data, Grid
 from probtrans_cli.text import harmless
 
@@ -96,14 +96,7 @@ def _tuples(file: _Input, data: Data, request: ConvertRequest, counts: RowCounts
     for sentence in read_file(file.lines, file.name, data):
         kept: list[FileTuple] = []
         if form.by_words:
-            places = places_of(sentence, data.extra_words, request.rows)
-            there = [(each, place) for each, place in zip(sentence.tuples, places, strict=True) if place is not None]
-            for (each, place), reason in zip(there, refusals(form, (place for _, place in there)), strict=True):
-                if reason is None:
-                    kept.append(replace(each, place=place))
-                else:
-                    sentence.counts["kept"] -= 1
-                    sentence.counts[reason] += 1
+            kept = _placed(sentence, form, data.extra_words, request.rows)
         else:
             for each in sentence.tuples:
                 reason = "kept" if all(each.texts[:2]) and len(each.texts) > 1 else "incomplete"
@@ -114,6 +107,26 @@ def _tuples(file: _Input, data: Data, request: ConvertRequest, counts: RowCounts
         counts.add(sentence.counts, has_rows=bool(kept))
         if kept or form.every_sentence:
             yield from form.tuples(replace(sentence, tuples=kept), data.extra_words)
+
+
+def _placed(sentence: FileSentence, form: WrittenForm, names: Sequence[str], rows: int | None) -> list[FileTuple]:
+    kept: list[FileTuple] = []
+    heads: set[int] = set()  # the first words of relations
+    for each, place in zip(sentence.tuples, places_of(sentence, names, rows), strict=True):
+        if place is None:
+            continue
+        reason = None  # why the form cannot hold it although its words are known
+        if form.no_added and place.added:
+            reason = "with a word that the sentence lacks"
+        elif not form.same_head and place.relation[0] in heads:
+            reason = "of a predicate that has one"
+        if reason is not None:
+            sentence.counts["kept"] -= 1
+            sentence.counts[reason] += 1
+            continue
+        heads.update(place.relation[:1])
+        kept.append(replace(each, place=place))
+    return kept
 
 
 def _coordinations(file: _Input, data: Data, request: ConvertRequest, counts: RowCounts) -> Iterator[str]:

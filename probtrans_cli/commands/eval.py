@@ -304,9 +304,9 @@ def _loaded(
     if request.predictions is not None:
         require_side_by_side(model)
     if request.masks is not None:
-        if model.task.draws is None:
+        if model.task.answers.draws is None:
             raise UsageError("--masks is for masked language models", hint="leave it out")
-        model.task.draws = request.masks
+        model.task.answers = replace(model.task.answers, draws=request.masks)
     if request.latent_labels:
         require_labels(model)
         if model.recipe.data.format == "documents":

@@ -210,7 +210,7 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
 def write_beside(model: Model, form: str, folder: Path) -> None:
     """Write the files beside a graph: vocabulary, labels, the example and what it imports; not `EXPORT.json`."""
     names: dict[str, list[str]] = {}  # of what the scores are of, by output
-    for part, rows in model.task.output_rows(model.network).items():
+    for part, rows in model.task.output_rows.items():
         if rows.names is not None:
             names[MAIN if part == OUTPUT else part] = list(rows.labels or rows.names)
     if MAIN not in names and model.task.answers.kind in ("words", "surprisal"):
@@ -310,12 +310,13 @@ def described(model: Model) -> dict[str, Any]:
     decided = {
         "kind": answering.kind,
         "temperature": temperature_of(model),
-        "abstains": answering.abstains,
+        "abstains": bool(answering.abstains),
         "skips": answering.nothing is not None,
         "nothing": {key: value for key, value in (answering.nothing or {}).items() if key not in answering.not_in_json},
         "with_text": answering.with_text,
         "shown": "Two [MASK] fold a shirt ." if answering.kind == "words" else "Two farmers fold a shirt .",
         **answering.rules,
+        **({"arc_temperature": model.arc_temperature or 1.0} if answering.trees else {}),
     }
     return {"reading": reading, "answers": decided, "left_out": left_out(model)}
 

@@ -102,7 +102,7 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
     if model.recipe.uncertain_weights is not None:
         notes.append("the weights are the means of their posterior")
     base = {**(model.origin or {}), "pad_token_id": model.vocabulary.PAD}
-    rows = model.task.output_rows(network).get(OUTPUT)
+    rows = model.task.output_rows.get(OUTPUT)
     if rows is not None and rows.names is not None and architecture.endswith("Classification"):
         base |= {"id2label": dict(enumerate(rows.names)), "label2id": {name: id for id, name in enumerate(rows.names)}}
     bert = bert_of(section, tensors, base, expand_shared=expand_shared)
@@ -114,7 +114,7 @@ def architecture_of(model: Model) -> Architecture:
     answers = model.task.answers.kind
     if answers == "words" and isinstance(model.network.words, BertWordOutput):
         # Pairs that are scored as BERT's are: 0 = the second text follows, 1 = it is a random one.
-        paired = isinstance(getattr(model.network.output, "pair", None), PairOutput)
+        paired = isinstance(getattr(model.network.output, "pair", None), SentenceOutput)
         has_next = paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.facts.has_pooler
         return "BertForPreTraining" if has_next else "BertForMaskedLM"
     if answers == "tags":

@@ -61,7 +61,7 @@ def prune(model: Model, share: float) -> int:
         parametrize.remove_parametrizations(module, name, leave_parametrized=False)
     model.recipe = model.recipe.certain()
     model.temperature = None  # it was that of another distribution
-    model.temper_arcs(None)
+    model.arc_temperature = None
     return number
 
 

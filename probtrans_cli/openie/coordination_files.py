@@ -20,6 +20,7 @@ Determiners and modifiers are taken for part of the first conjunct alone, which 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -38,7 +39,6 @@ from probtrans_cli.openie.coordinations import (
     Coordination,
     Span,
     coordinations_to_rows,
-    coordinations_to_text,
     rows_to_coordinations,
 )
 from probtrans_cli.openie.label_rows import read_blocks
@@ -111,7 +111,7 @@ def read_coordinated(lines: Iterable[str], name: str, data: Data) -> Iterator[Se
     ``data.rows``.
 
     ``counts`` says how many coordinations are kept, and why others were dropped. ``form`` has all of them, those
-    without a row among them: they are scored.
+    without a row among them: they are scored. It is a JSON list of ``[coordinator, [[from, to], ...]]``.
 
     Raises:
         DataError: a line cannot be read, or a sentence of CoNLL-U has no tree; the message begins with ``name:line:``.
@@ -126,7 +126,7 @@ def read_coordinated(lines: Iterable[str], name: str, data: Data) -> Iterator[Se
             coordinations, left_out = coordinations_of_tree(tree.heads, tree.relations, tree.tags.get("upos"))
             grid, counts = coordinations_to_rows(coordinations, len(tree.words), rows=data.rows)
             del left_out["found"]
-            form = coordinations_to_text(coordinations)
+            form = json.dumps([[each.cc, each.conjuncts] for each in coordinations])
             yield Sentence(words=tree.words, grid=grid, form=form, where=tree.where, counts=left_out + counts)
         return
     for sentence in read_coordinations(lines, name, fix=data.grid.fix_lengths):
@@ -136,7 +136,7 @@ def read_coordinated(lines: Iterable[str], name: str, data: Data) -> Iterator[Se
             counts.update("kept" if coordination.level < data.rows else "too deep" for coordination in coordinations)
         else:
             grid, counts = coordinations_to_rows(coordinations, len(sentence.words), rows=data.rows)
-        form = coordinations_to_text(coordinations)
+        form = json.dumps([[each.cc, each.conjuncts] for each in coordinations])
         yield Sentence(words=sentence.words, grid=grid, form=form, where=sentence.where, counts=counts)
 
 

@@ -10,7 +10,6 @@ program beside an exported graph has this module, too, as it stands.
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_left
 from collections import Counter
@@ -20,7 +19,6 @@ from itertools import pairwise
 from typing import Any
 
 from probtrans_cli.openie.extractions import Characters, characters_of
-from probtrans_cli.text import from_json
 
 LABELS = ("NONE", "CP", "CP_START", "CC", "SEP", "OTHERS")
 NONE, CP, CP_START, CC, SEP, OTHERS = range(6)
@@ -55,27 +53,10 @@ class Coordination:
     def end(self) -> int:
         return self.conjuncts[-1][1]
 
-    @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> Coordination:
-        return cls(record["cc"], tuple((start, end) for start, end in record["conjuncts"]), level=record["level"])
-
 
 ByCoordinator = dict[int, Coordination | None]
 """Coordinations by the position of the coordinator, in the order of rows, then of words; None: a coordinator without
 conjuncts."""
-
-
-def coordinations_to_text(coordinations: Iterable[Coordination]) -> str:
-    """Return coordinations as a JSON list of ``[coordinator, [[from, to], ...]]``."""
-    return json.dumps([[coordination.cc, coordination.conjuncts] for coordination in coordinations])
-
-
-def text_to_coordinations(text: str) -> ByCoordinator:
-    """Return the coordinations of :func:`coordinations_to_text`; of several with the same coordinator the first."""
-    coordinations: ByCoordinator = {}
-    for cc, conjuncts in from_json(text):
-        coordinations.setdefault(cc, Coordination(cc, tuple((start, end) for start, end in conjuncts)))
-    return coordinations
 
 
 # --- rows to coordinations ------------------------------------------------------------------------------------------
@@ -279,9 +260,11 @@ def located_coordinations(
     ``options``: of :func:`splitting`.
     """
     words = [text[start:end] for start, end in characters]
-    split = coordinations_to_sentences(
-        words, splitting(words, {record["cc"]: Coordination.of_record(record) for record in records}, **options)
-    )
+    coordinations = {}
+    for record in records:
+        conjuncts = tuple((start, end) for start, end in record["conjuncts"])
+        coordinations[record["cc"]] = Coordination(record["cc"], conjuncts, level=record["level"])
+    split = coordinations_to_sentences(words, splitting(words, coordinations, **options))
     located = []
     for record in records:
         chars = [characters_of(range(*conjunct), characters)[0] for conjunct in record["conjuncts"]]

@@ -32,7 +32,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
@@ -216,8 +216,7 @@ class _Step(NamedTuple):
 
 def _steps(gold: Sequence[TupleText], predicted: Sequence[TupleText], single_match: bool) -> list[_Step]:
     bags = list(map(Bags.of, gold))
-    matching = _Matching(len(gold))
-    single = _Matching(len(gold))
+    matching, single = _Matching([None] * len(gold)), _Matching([None] * len(gold))
     best = [0.0] * len(gold)
     steps = []
     for number, text in sorted(enumerate(predicted), key=lambda item: -item[1].confidence):
@@ -233,6 +232,7 @@ def _steps(gold: Sequence[TupleText], predicted: Sequence[TupleText], single_mat
     return steps
 
 
+@dataclass
 class _Matching:
     """A greedy one-to-one matching of gold tuples and predictions, to which predictions are added.
 
@@ -242,9 +242,9 @@ class _Matching:
     prediction that loses its gold tuple asks on. Nobody asks twice, so all matchings take one look at every pair.
     """
 
-    def __init__(self, gold: int) -> None:
-        self.partners: list[tuple[float, int] | None] = [None] * gold  # of each gold tuple: minus the score, who it is
-        self.asking: dict[int, list[tuple[float, int]]] = {}  # of each prediction: whom it may ask still, the best last
+    partners: list[tuple[float, int] | None]  # of each gold tuple: minus the score, who it is
+    asking: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
+    """Of each prediction: whom it may ask still, the best last."""
 
     def enter(self, number: int, scores: Sequence[float]) -> float:
         """Add the prediction of that number, with its score for every gold tuple; return what the sum gains."""

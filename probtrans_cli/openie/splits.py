@@ -11,7 +11,7 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,7 @@ import torch
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import Wants
-from probtrans_cli.openie.coordinations import Coordination, coordinations_to_sentences, splitting
 from probtrans_cli.openie.extractions import Extraction, Texts, tuple_confidence, tuple_to_row
 from probtrans_cli.tasks.base import Counts, Prediction
 from probtrans_cli.trained.model import Model
@@ -37,30 +35,15 @@ class Splitter:
     extractor: Model
     rescore: bool = False
 
-    def __post_init__(self) -> None:
-        if self.extractor.task.answers.kind != "tuples":
-            kind = self.extractor.recipe.task.kind
-            raise UsageError(f"--coordination: a model of kind {kind} finds no tuples to merge", hint="leave it out")
-
-    def split(self, sentences: Sequence[Sentence]) -> Iterator[list[tuple[int, ...]]]:
-        """Yield the simple sentences of each sentence, as the numbers of their words; none where it stays whole."""
-        section: Any = self.model.recipe.task
-        for sentence, prediction in zip(sentences, predictions(self.model, sentences), strict=True):
-            records = [] if prediction is None else prediction["coordinations"]
-            coordinations = {record["cc"]: Coordination.of_record(record) for record in records}
-            kept = splitting(sentence.words, coordinations, **section.splitting)
-            yield coordinations_to_sentences(sentence.words, kept)
-
     def predictions(self, sentences: Sequence[Sentence]) -> list[Prediction]:
         """Return what the extractor says of sentences that are split before.
 
         ``tuples`` as always, each with the number of its ``split``; ``splits``: the words of each simple sentence,
         empty where the sentence stays whole.
         """
-        splits = list(self.split(sentences))
-        parts = [
-            (i, places) for i, split in enumerate(splits) for places in split or [tuple(range(len(sentences[i].words)))]
-        ]
+        of_sentences = predictions(self.model, sentences)
+        splits = [[] if prediction is None else prediction["splits"] for prediction in of_sentences]
+        parts = [(i, places) for i, split in enumerate(splits) for places in split or [range(len(sentences[i].words))]]
         simple = []
         for i, places in parts:  # of raw text, they are raw text, too
             words = [sentences[i].words[place] for place in places]
@@ -83,7 +66,7 @@ class Splitter:
         if self.rescore:
             tuples = self._rescored(sentences, tuples)
         return [
-            self.extractor.task.located({"splits": [list(places) for places in split], "tuples": records}, sentence)
+            self.extractor.task.located({"splits": split, "tuples": records}, sentence)
             for sentence, split, records in zip(sentences, splits, tuples, strict=True)
         ]
 

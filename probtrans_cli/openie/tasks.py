@@ -20,16 +20,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import MOST_ROWS, Sentence, character_spans, extra_words, unpack_rows
+from probtrans_cli.data.sentence import MOST_ROWS, Sentence, character_spans, unpack_rows
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
-from probtrans_cli.models.network import Network
 from probtrans_cli.openie import coordinations, extractions
 from probtrans_cli.openie.coordinations import (
+    ByCoordinator,
+    Coordination,
     coordination_records,
     located_coordinations,
     rows_to_coordinations,
-    text_to_coordinations,
 )
 from probtrans_cli.openie.extractions import NONE, PARTS, Extraction, located_tuple, runs, tuple_record, tuples_in
 from probtrans_cli.openie.output import CONTENT, ENDS_WITHOUT, GridOutput, penalties
@@ -43,7 +43,6 @@ from probtrans_cli.openie.scores import (
     tuple_statistics,
     wire57_scores,
 )
-from probtrans_cli.openie.writing import coordination_lines, label_lines
 from probtrans_cli.recipe.grids import Coordinations, GridSection, OpenExtraction
 from probtrans_cli.tasks.base import (
     OUTPUT,
@@ -55,7 +54,6 @@ from probtrans_cli.tasks.base import (
     Task,
     Term,
     with_probability,
-    without_some_words,
 )
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.text import from_json
@@ -90,7 +88,9 @@ class GridLabelling(Task):
     def __init__(self, section: GridSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
         self.extra_words = tuple(labels.get("extra_words", ()))
-        self.outputs = len(self.names)
+        self.outputs, self.word_dropout = len(self.names), section.word_dropout
+        chosen = () if section.decision_bias == "dev" else ("none_bias",)
+        self.output_rows = {OUTPUT: OutputRows("labels of a grid", tuple(self.names), chosen=chosen)}
 
     def output(self, encoder: Encoder) -> GridOutput:
         section = self.section
@@ -108,16 +108,11 @@ class GridLabelling(Task):
         layer.decisions = BIASES if section.decision_bias == "dev" else ()
         return layer
 
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        del network
-        chosen = () if self.section.decision_bias == "dev" else ("none_bias",)
-        return {OUTPUT: OutputRows("labels of a grid", tuple(self.names), chosen=chosen)}
-
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def training(self, batch: Batch) -> Batch:
         """Hide rare words at random; feed the gold labels back where the recipe says so."""
-        batch = without_some_words(batch, self.section.word_dropout, self.vocabulary)
+        batch = super().training(batch)
         share = {"predicted": 0.0, "gold": 1.0, "scheduled": 1.0 - batch.done}[self.section.label_source]
         if share == 0.0:
             return batch
@@ -128,9 +123,6 @@ class GridLabelling(Task):
     def wants(self, batch: Batch) -> Wants:
         ends = self.section.early_exit and GRID not in batch.gold
         return Wants(words=batch.words, fed_back=batch.gold.get(FED_BACK), ends=ends)
-
-    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {"loss": batch.words.sum()}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         return {"loss": Term(self._loss(outputs, batch, self.section.none_weight), self.counts(batch)["loss"])}
@@ -176,10 +168,6 @@ class GridLabelling(Task):
     def compared(self, split: Split, index: int, rows: Rows) -> Mapping[Any, float]:
         """Return what sentence ``index`` of a corpus adds to the counts."""
 
-    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
-        """Return the ``rows`` of a prediction as lines of a file, the words first."""
-        return label_lines([*words, *extra_words(len(self.extra_words))], prediction["rows"])
-
 
 # --- tuples -----------------------------------------------------------------------------------------------------------
 
@@ -190,6 +178,7 @@ class TupleTask(GridLabelling):
     answers = replace(
         ROWS,
         kind="tuples",
+        spans={"tuples": located_tuple},
         gives=("tuples", "rows"),
         scored_apart="parse RUN FILE --input tokens -f carb > OUT, then score carb OUT --gold GOLD",
         nothing={"tuples": [], "rows": []},
@@ -303,10 +292,6 @@ class TupleTask(GridLabelling):
             predictions.append({"tuples": records, "rows": labels})
         return predictions
 
-    def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
-        text, characters = character_spans(sentence)
-        return {**prediction, "tuples": [located_tuple(record, text, characters) for record in prediction["tuples"]]}
-
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return a line of bars below the words for each tuple; comments of CoNLL-U; a line of text for each."""
         spans: list[Span] = []
@@ -358,8 +343,10 @@ class CoordinationTask(GridLabelling):
         """Count the coordinations that are gold, predicted, and right. Gold are all of the corpus, however few rows
         there are: those of its form, or, where it has none, of all its rows."""
         form = split.text("form", index) if split.has("form") else ""
+        gold: ByCoordinator = {}
         if form:
-            gold = text_to_coordinations(form)
+            for cc, conjuncts in from_json(form):  # of several with the same coordinator the first
+                gold.setdefault(cc, Coordination(cc, tuple((start, end) for start, end in conjuncts)))
         else:
             gold = rows_to_coordinations(unpack_rows(split.row(GRID, index), MOST_ROWS).tolist())
         counts = coordination_counts(gold, rows_to_coordinations(rows.labels))
@@ -387,9 +374,6 @@ class CoordinationTask(GridLabelling):
             empty = [[coordinations.NONE] * number for _ in range(self.section.rows - len(rows.labels))]
             predictions.append({"coordinations": records, "rows": [*rows.labels, *empty]})
         return predictions
-
-    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
-        return coordination_lines(words, prediction["rows"])
 
     def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
         text, characters = character_spans(sentence)

@@ -42,6 +42,7 @@ from probtrans_cli.reports.scorers import side_by_side
 from probtrans_cli.text import printable
 
 _TAGS = {name: re.compile(f"<{name}>(.*?)</{name}>") for name in ("arg1", "rel", "arg2")}
+_TAGGED = re.compile("<arg1>|<rel>")  # in the second field of a tuple line of AllenNLP
 Record = Mapping[str, Any]
 EXAMPLE = '{"text": "...", "tuples": [...]}'
 
@@ -59,7 +60,7 @@ def read_gold(lines: Iterable[str], name: str) -> Iterator[SentenceTuple]:
     for fields, where in _lines(lines, name):
         if isinstance(fields, Mapping):
             yield from tuples_of_record(fields, where, 1.0)
-        elif _is_tagged(fields):
+        elif _TAGGED.search("".join(fields[1:2])):
             confidence = _number(" ".join(fields[2:3]))
             has_confidence = confidence is not None and math.isfinite(confidence)
             yield _from_tags(fields if has_confidence else fields[:2], where, 1.0)
@@ -88,7 +89,7 @@ def read_predictions(
     for fields, where in rows:
         if isinstance(fields, Mapping):
             yield from tuples_of_record(fields, where, default_confidence)
-        elif _is_tagged(fields):
+        elif _TAGGED.search("".join(fields[1:2])):
             yield _from_tags(fields, where, default_confidence)
         elif default_confidence is not None and not (has_column and _may_be_confidence(fields)):
             yield _from_gold(fields, where, default_confidence, "prediction")
@@ -109,10 +110,6 @@ def _lines(lines: Iterable[str], name: str) -> Iterator[tuple[list[str] | Record
         if is_json is None:
             is_json = line.lstrip().startswith("{") and "\t" not in line.strip()
         yield json_object(line, where, EXAMPLE) if is_json else line.strip().split("\t"), where
-
-
-def _is_tagged(fields: Sequence[str]) -> bool:
-    return len(fields) > 1 and ("<arg1>" in fields[1] or "<rel>" in fields[1])
 
 
 def _may_be_confidence(fields: Sequence[str]) -> bool:

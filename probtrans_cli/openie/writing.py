@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -238,19 +238,6 @@ else:
     """The names, as the command line takes them."""
 
 
-def refusals(form: WrittenForm, places: Iterable[Extraction]) -> Iterator[str | None]:
-    """Yield for each tuple of a sentence why the form cannot hold it although its words are known; None: it can."""
-    heads: set[int] = set()
-    for place in places:
-        if form.no_added and place.added:
-            yield "with a word that the sentence lacks"
-        elif not form.same_head and place.relation[0] in heads:
-            yield "of a predicate that has one"
-        else:
-            heads.update(place.relation[:1])
-            yield None
-
-
 # --- formats of `parse` -----------------------------------------------------------------------------------------------
 
 
@@ -281,4 +268,6 @@ def write_labels(analyses: Iterator[Analysis], options: DisplayOptions) -> Itera
     for analysis in analyses:
         task: Any = analysis.task
         assert analysis.prediction is not None, "models without rows are refused"
-        yield "".join(f"{line}\n" for line in task.row_lines(analysis.prediction, analysis.words))
+        words = [*analysis.words, *extra_words(len(task.extra_words))]
+        write = coordination_lines if task.answers.kind == "coordinations" else label_lines
+        yield "".join(f"{line}\n" for line in write(words, analysis.prediction["rows"]))

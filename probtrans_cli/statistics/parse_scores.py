@@ -57,12 +57,6 @@ class Row(NamedTuple):
     feats: str
 
 
-def parsed_rows(form: str) -> list[Row]:
-    """Return the words of a gold annotation: HEAD, DEPREL, UPOS, XPOS and FEATS of a word a line, with tabs between."""
-    rows = (line.split("\t") for line in form.split("\n") if line)
-    return [Row(int(head), *rest) for head, *rest in rows]
-
-
 def parse_counts(pairs: Iterable[tuple[Sequence[Row], Sequence[Row]]]) -> Counter[Any]:
     """Count what is right in sentences, each a pair of gold and predicted words.
 

@@ -41,15 +41,13 @@ By = Literal["mass", "width"]
 
 
 class Bin(NamedTuple):
-    """Answers with similar confidence: how many, their mean confidence, and the share that is right."""
+    """Answers with similar confidence: how many, their mean confidence, the share that is right, and the standard
+    error of that share."""
 
     number: int
     confidence: float
     accuracy: float
-
-    @property
-    def error(self) -> float:
-        return math.sqrt(self.accuracy * (1 - self.accuracy) / self.number)
+    error: float
 
 
 def answers(probabilities: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -69,8 +67,12 @@ def reliability(probabilities: np.ndarray, gold: np.ndarray, *, bins: int = BINS
     given. Bins of equal width are ``[j / bins, (j + 1) / bins)``, the last one with 1.
     """
     confidence, right = answers(probabilities, gold)
-    parts = _binned(confidence, bins, by)
-    return [Bin(len(part), float(confidence[part].mean()), float(right[part].mean())) for part in parts]
+    groups = []
+    for part in _binned(confidence, bins, by):
+        accuracy = float(right[part].mean())
+        error = math.sqrt(accuracy * (1 - accuracy) / len(part))
+        groups.append(Bin(len(part), float(confidence[part].mean()), accuracy, error))
+    return groups
 
 
 def calibration_error(probabilities: np.ndarray, gold: np.ndarray, *, bins: int = BINS, by: By = "mass") -> float:

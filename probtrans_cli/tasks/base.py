@@ -23,7 +23,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.entities import located_span
 from probtrans_cli.data.sentence import Sentence as RawSentence
 from probtrans_cli.data.sentence import character_spans
 from probtrans_cli.data.vocabularies.base import Vocabulary
@@ -158,21 +157,31 @@ class Answers:
 
     kind: str  # what it predicts, in a word: `words`, `tags`, `class`, ...: exports choose by it
     scores: str = "words"  # the network's name of the scores that the predictions are read from
-    spans: tuple[str, ...] = ()
-    """Which parts of a prediction are lists of stretches of words, each with its ``words``, from and to."""
+    spans: Mapping[str, Callable[..., Mapping[str, Any]]] = field(default_factory=dict)
+    """Which parts of a prediction are lists of records that stand at some words; and what adds their text to each:
+    ``spans[part](record, text, characters)``, see :func:`probtrans_cli.data.sentence.character_spans`."""
     gives: tuple[str, ...] = ()
     """Parts of a prediction that some output formats are made for; see :mod:`probtrans_cli.trained.formats`."""
     not_in_json: tuple[str, ...] = ()  # parts of a prediction that only other formats have a place for
-    trees: bool = False
-    """Whether it has the trees of sentences, so that none are read from the arcs of the encoder."""
+    trees: Callable[[Outputs, Batch], Trees] | None = None
+    """Returns the distributions over trees, of a task that predicts trees: none are read from the arcs of the encoder
+    then."""
+    choices: Callable[[Outputs, Batch], Mapping[str, Choices]] | None = None
+    """Returns the choices that it makes beside :meth:`Task.questions` in a batch of :meth:`Task.evaluation`, by the
+    names that predictions have."""
     alternatives: bool = True  # whether it can have alternatives that are less probable
     alternatives_in: tuple[str, ...] = ()  # the output formats that show them beside JSON lines
-    abstains: bool = False
-    """Whether it can be left out where it is not probable enough; see :meth:`Task.abstained`."""
+    abstains: Mapping[str, str] = field(default_factory=dict)
+    """The answers that are left out where they are not probable enough, each with the part of a prediction that has
+    its probability; see :func:`abstained`."""
     scored_apart: str = ""
     """How it is written and scored, where no format of data holds it beside gold; empty: one does."""
     with_text: bool = False  # whether JSON has the text of the sentence, too
     tells_speed: bool = False  # whether `eval` tells how many sentences a second it scores
+    draws: int | None = None
+    """How many draws of masks an evaluation whose figures are reported goes over; None: nothing is masked."""
+    readout: Readout | None = None
+    """How a word is represented that has not been read yet, if such words are predicted."""
     nothing: Prediction | None = None
     """The prediction of a sentence without a word; None: there is none."""
     rules: Mapping[str, Any] = field(default_factory=dict)
@@ -184,12 +193,12 @@ class Task(ABC):
 
     answers: Answers
     """What it predicts: of the class, or of a task whose labels decide about it."""
-    readout: Readout | None = None
-    """How a word is represented that has not been read yet, if such words are predicted."""
-    draws: int | None = None
-    """How many draws of masks an evaluation whose figures are reported goes over; None: nothing is masked."""
     outputs: int
     """The size of the output layer."""
+    output_rows: Mapping[str, OutputRows] = MappingProxyType({})
+    """What the rows of the output layer stand for, by its parts, once it is made; empty: they fit no other model's."""
+    word_dropout: float = 0.0
+    """How many words are dropped in training; see :func:`without_some_words`."""
     columns: Mapping[str, int] = MappingProxyType({})
     """The gold columns that it reads, each with the number that stands behind a sentence's end."""
 
@@ -203,11 +212,6 @@ class Task(ABC):
         """Make the output layer: from words' states to scores, one linear layer unless a task has its own."""
         return LinearOutput(encoder.facts.width, self.outputs)
 
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        """Return what the rows of the output layer stand for, by its parts; nothing: they fit no other model's."""
-        del network
-        return {}
-
     def start(self, network: Network, split: Split) -> None:
         """Set what fresh weights take from the training corpus before the first update; most tasks take nothing."""
         del network, split
@@ -215,25 +219,29 @@ class Task(ABC):
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def training(self, batch: Batch) -> Batch:
-        """Return the batch as training shows it; random choices come from torch's default CPU generator."""
-        return batch
+        """Return the batch as training shows it, by default with some words dropped; random choices come from torch's
+        default CPU generator."""
+        return without_some_words(batch, self.word_dropout, self.vocabulary)
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
         """Return the batch as a pass of an evaluation shows it: a function of the corpus and the pass alone."""
         return replace(batch, number=number)
 
     def wants(self, batch: Batch) -> Wants:
-        """Return what the network is to compute: scores of the words that are scored."""
+        """Return what the network is to compute: scores of the words that are scored, or of sentences."""
+        if self.answers.scores == "sentence":
+            return Wants(sentence=True)
         return Wants(words=batch.words if batch.scored is None else batch.scored)
 
     # --- the loss -----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Return the number of things that each term of the loss is summed over, the most important term first.
+        """Return the number of things that each term of the loss is summed over, the most important term first; by
+        default the words, or the sentences.
 
         It is known without the network, so that an update can divide by the number in all its batches.
         """
+        return {"loss": batch.sentences if self.answers.scores == "sentence" else batch.words.sum()}
 
     @abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
@@ -247,11 +255,6 @@ class Task(ABC):
         del batch
         return None
 
-    def choices(self, outputs: Outputs, batch: Batch) -> Mapping[str, Choices]:
-        """Return what else is chosen in a batch of :meth:`evaluation`, by the names that predictions have."""
-        del outputs, batch
-        return {}
-
     @abstractmethod
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Return the counts that the scores are made of."""
@@ -262,10 +265,6 @@ class Task(ABC):
         from. ``final``: for figures that are reported, as against those that choose between checkpoints."""
 
     # --- predictions --------------------------------------------------------------------------------------------------
-
-    def temper_arcs(self, temperature: float) -> None:
-        """Divide the log-probabilities of heads by a temperature, where the task predicts heads."""
-        del temperature
 
     @abstractmethod
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
@@ -279,19 +278,11 @@ class Task(ABC):
         if not self.answers.spans:
             return prediction
         text, characters = character_spans(sentence)
-        spans = {key: [located_span(span, text, characters) for span in prediction[key]] for key in self.answers.spans}
-        return {**prediction, **spans}
-
-    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
-        """Return the prediction with `_` for every answer that is less probable than ``least``; and for each answer
-        whether it is one of them."""
-        del least
-        return prediction, []
-
-    def trees(self, outputs: Outputs, batch: Batch) -> Trees | None:
-        """Return the distributions over trees, of a task that predicts trees."""
-        del outputs, batch
-        return None
+        with_text = {
+            part: [add_text(record, text, characters) for record in prediction[part]]
+            for part, add_text in self.answers.spans.items()
+        }
+        return {**prediction, **with_text}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return where a prediction stands in formats other than JSON; ``probability``: with the probabilities of
@@ -351,6 +342,28 @@ DOUBT = ("entropy", "expected_entropy", "mutual_information")
 """The parts of the doubt about an answer; the last two only where a model has members that can disagree."""
 ABSTAINED = "_"  # stands for an answer that is not probable enough
 UNSEEN = "(not in training)"  # stands for all labels that the training file does not have
+
+
+def abstained(prediction: Prediction, probabilities: Mapping[str, str], least: float) -> tuple[Prediction, list[bool]]:
+    """Return a prediction with `_` for every answer that is less probable than ``least``, and without entities that
+    have such an answer; and for each answer whether it is one of them.
+
+    Args:
+        probabilities: of its answers, see :attr:`Answers.abstains`.
+    """
+    rest, left_out = dict(prediction), list[bool]()
+    for name, of_probability in probabilities.items():
+        answer, chance = prediction[name], prediction[of_probability]
+        if isinstance(answer, str):  # of the sentence
+            left_out.append(chance < least)
+            rest[name] = ABSTAINED if chance < least else answer
+            continue
+        out = [of_word < least for of_word in chance]
+        left_out += out
+        rest[name] = [ABSTAINED if is_out else of_word for of_word, is_out in zip(answer, out, strict=True)]
+        if "entities" in prediction:
+            rest["entities"] = [span for span in prediction["entities"] if not any(out[slice(*span["words"])])]
+    return rest, left_out
 
 
 def doubt_of(outputs: Outputs, name: str, prefix: str = "") -> dict[str, list[float]]:

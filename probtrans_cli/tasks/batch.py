@@ -30,8 +30,8 @@ class Batch(Inputs):
     has something to say of; None = all words. ``positions [m]``: of these, or of all words, counted through the padded
     batch, where they are known. ``candidates [k]``, ``log_chance [k]``: in training, the entries of the vocabulary that
     a word is compared with, ascending, and the chance with which each was drawn; None = all. ``number``: of the pass of
-    an evaluation, from 0. ``done``, ``epoch``: in training, the share of it that is done, and the number of the epoch,
-    from 0.
+    an evaluation, from 0. ``arc_temperature``: in predictions, that of the heads that a task predicts. ``done``,
+    ``epoch``: in training, the share of it that is done, and the number of the epoch, from 0.
     """
 
     split: Split
@@ -44,6 +44,7 @@ class Batch(Inputs):
     candidates: Int[Tensor, " k"] | None = None
     log_chance: Float[Tensor, " k"] | None = None
     number: int = 0
+    arc_temperature: float = 1.0
     done: float = 0.0
     epoch: int = 0
 
@@ -67,7 +68,18 @@ class Batch(Inputs):
         return replace(self, positions=where.flatten().nonzero()[:, 0])
 
     def to(self, device: torch.device) -> Batch:
-        return self if device == self.ids.device else _moved(self, device)
+        if device == self.ids.device:
+            return self
+        moved: dict[str, Any] = {}
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if isinstance(value, Tensor):
+                moved[part.name] = sent(value, device)
+            elif isinstance(value, Features):
+                moved[part.name] = Features(*(sent(values, device) for values in value))
+            elif isinstance(value, dict):
+                moved[part.name] = {name: sent(values, device) for name, values in value.items()}
+        return replace(self, **moved)
 
 
 def collate(
@@ -84,6 +96,9 @@ def collate(
         return tensor(split.padded(name, indices, fill), device)
 
     of_host = split.padded("ids", indices, padding)
+    is_token = of_host != padding
+    lengths = is_token.sum(1)
+    is_padding_behind = np.array_equal(is_token, np.arange(is_token.shape[1]) < lengths[:, None])
     ids, frequency, features = tensor(of_host, device), padded("frequency", -1), None
     if split.has("widths"):
         rows, widths = split.features(indices)
@@ -96,7 +111,7 @@ def collate(
         first=padded("first", ids.shape[1]) if split.has("first") else None,
         features=features,
         segments=padded("segments", 0) if split.has("segments") else None,
-        lengths=_lengths(of_host != padding),
+        lengths=tuple(lengths.tolist()) if is_padding_behind else None,
         words=frequency >= 0,
         frequency=frequency,
         gold={name: padded(name, fill) for name, fill in (columns or {}).items() if split.has(name)},
@@ -105,20 +120,3 @@ def collate(
 
 def tensor(array: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
-
-
-def _lengths(mask: Bool[np.ndarray, "b n"]) -> tuple[int, ...] | None:
-    """Return those of sentences with their padding behind them; None where there is some within one."""
-    lengths = mask.sum(1)
-    behind = np.array_equal(mask, np.arange(mask.shape[1]) < lengths[:, None])
-    return tuple(lengths.tolist()) if behind else None
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor):
-        return sent(value, device)
-    if isinstance(value, Batch):
-        return replace(value, **{part.name: _moved(getattr(value, part.name), device) for part in fields(value)})
-    if isinstance(value, Features):
-        return Features(*(_moved(part, device) for part in value))
-    return {name: _moved(part, device) for name, part in value.items()} if isinstance(value, dict) else value

@@ -7,18 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.models.base import Encoder, Outputs, Wants
-from probtrans_cli.models.network import Network
+from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.statistics.uncertainty import interval, moments
 from probtrans_cli.tasks.base import (
-    ABSTAINED,
     OUTPUT,
     Answers,
     Counts,
@@ -34,7 +31,6 @@ from probtrans_cli.tasks.base import (
     doubt_comment,
     doubt_of,
     with_probability,
-    without_some_words,
 )
 from probtrans_cli.tasks.batch import UNLEARNED, Batch
 
@@ -44,7 +40,7 @@ POOLED = "the pooled first word"  # what stands for a text, in words
 class SentenceClassification(Task):
     """Loss: mean cross entropy over sentences. Score: accuracy."""
 
-    answers = Answers(kind="class", scores="sentence", abstains=True)
+    answers = Answers(kind="class", scores="sentence", abstains={"label": "label_probability"})
     column, texts = LABEL, "labels of texts"
     std: float | None = None  # of the output layer at the start, see :class:`SentenceOutput`
     section: Classification
@@ -53,6 +49,7 @@ class SentenceClassification(Task):
         super().__init__(section, vocabulary, labels)
         self.names = list(labels[self.column])
         self.outputs, self.columns = len(self.names), {self.column: UNLEARNED}
+        self.word_dropout = section.word_dropout
 
     def output(self, encoder: Encoder) -> SentenceOutput:
         """Make a linear layer on what the recipe says, or on the root where there is one, else on `<cls>`."""
@@ -60,23 +57,10 @@ class SentenceClassification(Task):
         width = (facts.root_width if represents in ("root", "auto") else None) or facts.width
         if represents == "auto":
             represents = "root" if facts.has_root else "cls"
+        first = POOLED if facts.has_pooler else "the first word"
+        reader = {"root": "the root", "cls": first, "mean": "the mean of the words"}[represents]
+        self.output_rows = {OUTPUT: OutputRows(f"{self.texts} by {reader}", tuple(self.names))}
         return SentenceOutput(width, self.outputs, represents, std=self.std)
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        names = {"root": "the root", "cls": "the first word", "mean": "the mean of the words"}
-        pooled = network.sentence == "cls" and network.encoder.facts.has_pooler
-        reader = POOLED if pooled else names[network.sentence or "cls"]
-        return {OUTPUT: OutputRows(f"{self.texts} by {reader}", tuple(self.names))}
-
-    def training(self, batch: Batch) -> Batch:
-        return without_some_words(batch, self.section.word_dropout, self.vocabulary)
-
-    def wants(self, batch: Batch) -> Wants:
-        del batch
-        return Wants(sentence=True)
-
-    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {"loss": batch.sentences}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """Return the cross entropy, summed over sentences."""
@@ -134,7 +118,3 @@ class SentenceClassification(Task):
             comments |= doubt_comment([prediction["label_entropy"]], None if information is None else [information])
             title = f", H {prediction['label_entropy']:.2f}"
         return Places(comments=comments, title=with_probability(label, chance if probability else None) + title)
-
-    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
-        out = prediction["label_probability"] < least
-        return {**prediction, **({"label": ABSTAINED} if out else {})}, [out]

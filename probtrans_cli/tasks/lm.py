@@ -17,7 +17,7 @@ from probtrans_cli.models.outputs import TiedLinear, TiedMean, WordLayer, word_o
 from probtrans_cli.recipe.task import LanguageModel
 from probtrans_cli.tasks.base import Answers, Counts, Places, Prediction
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.mlm import PredictedWords, perplexity
+from probtrans_cli.tasks.mlm import PredictedWords, perplexity, rows_of_words
 
 
 class CausalLanguageModelling(PredictedWords):
@@ -30,8 +30,8 @@ class CausalLanguageModelling(PredictedWords):
         super().__init__(section, vocabulary, labels)
         self._unscored = sorted({*vocabulary.specials} - {vocabulary.UNKNOWN})
         rules = {"unscored": self._unscored, "score_first": section.score_first}
-        self.answers = replace(self.answers, rules=rules)
-        self.readout = Readout(section.rounds if section.readout == "mean-field" else None)
+        readout = Readout(section.rounds if section.readout == "mean-field" else None)
+        self.answers = replace(self.answers, rules=rules, readout=readout)
 
     def output(self, encoder: Encoder) -> WordLayer:
         section, size, never = self.section, self.vocabulary.size, (self.vocabulary.PAD, self.vocabulary.MASK)
@@ -45,6 +45,7 @@ class CausalLanguageModelling(PredictedWords):
             words = word_output(section.output, encoder, size, never, tied=section.facts.tied)
         if section.start_at_frequencies == "fixed":
             words.bias.requires_grad_(False)
+        self.output_rows = rows_of_words(words)
         return words
 
     def _scored(self, batch: Batch) -> Tensor:
@@ -55,14 +56,14 @@ class CausalLanguageModelling(PredictedWords):
 
     def training(self, batch: Batch) -> Batch:
         scored = self._scored(batch)
-        return self.sampler.sampled(replace(batch, scored=scored), batch.ids[scored])
+        return self.with_candidates(replace(batch, scored=scored), batch.ids[scored])
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
         return replace(batch, number=number, scored=self._scored(batch))
 
     def wants(self, batch: Batch) -> Wants:
         scored = self._scored(batch) if batch.scored is None else batch.scored
-        return Wants(tokens=scored, readout=self.readout, candidates=batch.candidates)
+        return Wants(tokens=scored, readout=self.answers.readout, candidates=batch.candidates)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Sum the loss and count words; add the squares, over texts, from which the standard error follows."""

@@ -54,17 +54,15 @@ class Masks:
         self.never = torch.tensor(sorted(never))
         self._kept: dict[int | None, tuple[Split, np.ndarray]] = {}
 
-    def draw(self, batch: Batch) -> Float[Tensor, "k b n"]:
-        """Draw uniform numbers for a batch of training: fresh ones, or, of masks that are kept, its own."""
-        if not self.section.dynamic:
-            return self.evaluation(batch, None)
-        return torch.rand(self.numbers, *batch.ids.shape).to(batch.ids.device)
+    def uniform(self, batch: Batch, draw: int | None = None) -> Float[Tensor, "k b n"]:
+        """Return uniform numbers for a batch in a ``draw`` of an evaluation; None: in training, where they are fresh,
+        unless masks are kept.
 
-    def evaluation(self, batch: Batch, draw: int | None) -> Float[Tensor, "k b n"]:
-        """Return the uniform numbers of a batch in a draw of an evaluation; None: in training with masks that are kept.
-
-        They are its part of the numbers of the whole split, of which the latest are kept; 1 where the batch is padded.
+        Kept ones are its part of the numbers of the whole split, of which the latest stay here; 1 where the batch is
+        padded.
         """
+        if draw is None and self.section.dynamic:
+            return torch.rand(self.numbers, *batch.ids.shape).to(batch.ids.device)
         kept = self._kept.get(draw)
         if kept is None or kept[0] is not batch.split:
             shape: Any = (self.numbers, int(batch.split.lengths.sum()))
@@ -95,13 +93,19 @@ class Masks:
             first=batch.first if by_word else None,
         )
 
-    def shown(self, ids: Tensor, hidden: Tensor, draw: Tensor) -> Int[Tensor, "b n"]:
-        """Return what the model reads."""
-        section = self.section
-        return replaced(
-            ids, hidden, draw[-1], mask=section.mask, random=section.random, symbol=self.vocabulary.MASK,
-            ordinary=self.ordinary.to(ids.device),
-        )  # fmt: skip
+    def shown(
+        self, ids: Int[Tensor, "b n"], hidden: Bool[Tensor, "b n"], draw: Float[Tensor, "k b n"]
+    ) -> Int[Tensor, "b n"]:
+        """Return what the model reads in place of ``ids``: of the ``hidden`` tokens a share is shown as `<mask>`, a
+        share as an ordinary entry of the vocabulary, all equally likely, and the rest as they are."""
+        mask, random, uniform = self.section.mask, self.section.random, draw[-1]
+        shown = ids.masked_fill(hidden & (uniform < mask), self.vocabulary.MASK)
+        if random == 0.0:
+            return shown
+        # Within its share the draw is uniform once more.
+        ordinary = self.ordinary.to(ids.device)
+        which = ((uniform - mask) / random * len(ordinary)).long().clamp(0, len(ordinary) - 1)
+        return torch.where(hidden & (uniform >= mask) & (uniform < mask + random), ordinary[which], shown)
 
 
 def nothing_hidden() -> NothingToScoreError:
@@ -132,27 +136,22 @@ def chosen(
         first: hide whole words: the position of each word's first token, n or more behind the last word. The word's
             draw is that of its first token.
     """
-    if first is not None:
-        b, n = draw.shape
-        starts = draw.new_zeros(b, n + 1, dtype=torch.int64).scatter_(1, first.clamp(max=n), 1)[:, :n]
-        word = starts.cumsum(1) - 1  # of every token; -1 in front of the first word
-        sizes = draw.new_zeros(first.shape, dtype=torch.int64).scatter_add_(
-            1, word.clamp(min=0), (candidates & (word >= 0)).long()
-        )
-        of_words = draw.gather(1, first.clamp(max=n - 1)).masked_fill((first >= n) | (sizes == 0), _NEVER)
-        chosen_words = (
-            of_words < rate if count == "bernoulli" else _fitting(of_words, sizes, _number(lengths, rate, largest))
-        )
-        return candidates & (word >= 0) & chosen_words.gather(1, word.clamp(min=0))
-    if count == "bernoulli":
+    b, n = draw.shape
+    if count == "bernoulli" and first is None:
         return candidates & (draw < rate)
-    order = draw.masked_fill(~candidates, _NEVER).argsort(dim=1, stable=True)
-    ranks = torch.empty_like(order).scatter_(1, order, torch.arange(draw.shape[1], device=draw.device).expand_as(order))
-    return candidates & (ranks < _number(lengths, rate, largest)[:, None])
-
-
-def _number(lengths: Int[Tensor, " b"], rate: float, largest: int | None) -> Int[Tensor, " b"]:
-    return (lengths.double() * rate).round().long().clamp(min=1, max=largest)
+    number = (lengths.double() * rate).round().long().clamp(min=1, max=largest)
+    if first is None:
+        order = draw.masked_fill(~candidates, _NEVER).argsort(dim=1, stable=True)
+        ranks = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=draw.device).expand_as(order))
+        return candidates & (ranks < number[:, None])
+    starts = draw.new_zeros(b, n + 1, dtype=torch.int64).scatter_(1, first.clamp(max=n), 1)[:, :n]
+    word = starts.cumsum(1) - 1  # of every token; -1 in front of the first word
+    sizes = draw.new_zeros(first.shape, dtype=torch.int64).scatter_add_(
+        1, word.clamp(min=0), (candidates & (word >= 0)).long()
+    )
+    of_words = draw.gather(1, first.clamp(max=n - 1)).masked_fill((first >= n) | (sizes == 0), _NEVER)
+    chosen_words = of_words < rate if count == "bernoulli" else _fitting(of_words, sizes, number)
+    return candidates & (word >= 0) & chosen_words.gather(1, word.clamp(min=0))
 
 
 def _fitting(draw: Float[Tensor, "b w"], sizes: Int[Tensor, "b w"], number: Int[Tensor, " b"]) -> Bool[Tensor, "b w"]:
@@ -165,32 +164,3 @@ def _fitting(draw: Float[Tensor, "b w"], sizes: Int[Tensor, "b w"], number: Int[
         fits[:, rank] = is_word[:, rank] & (used + by_draw[:, rank] <= number)
         used = used + by_draw[:, rank] * fits[:, rank]
     return torch.zeros_like(fits).scatter_(1, order, fits)
-
-
-def replaced(
-    ids: Int[Tensor, "b n"],
-    hidden: Bool[Tensor, "b n"],
-    draw: Float[Tensor, "b n"],
-    *,
-    mask: float,
-    random: float,
-    symbol: int,
-    ordinary: Int[Tensor, " v"],
-) -> Int[Tensor, "b n"]:
-    """Return what is shown in place of ``ids``.
-
-    Args:
-        ids: the tokens.
-        hidden: which of them are hidden.
-        draw: uniform, one a token, others than those they were chosen by.
-        mask: share of the hidden tokens that are shown as ``symbol``.
-        random: share of those shown as an entry of ``ordinary``, all equally likely; the rest are shown as they are.
-        symbol: the id of `<mask>`.
-        ordinary: ids of the vocabulary's entries that are words.
-    """
-    shown = ids.masked_fill(hidden & (draw < mask), symbol)
-    if random == 0.0:
-        return shown
-    # Within its share the draw is uniform once more.
-    which = ((draw - mask) / random * len(ordinary)).long().clamp(0, len(ordinary) - 1)
-    return torch.where(hidden & (draw >= mask) & (draw < mask + random), ordinary[which], shown)

@@ -68,7 +68,8 @@ class PredictedWords(Task):
         labels: Mapping[str, Sequence[str]],
     ) -> None:
         super().__init__(section, vocabulary, labels)
-        self.outputs, self.sampler = vocabulary.size, Sampler(section.sampled, vocabulary)
+        self.outputs, self.sampled = vocabulary.size, section.sampled
+        self._chances: tuple[Split, Tensor] | None = None  # of the words of the latest split
 
     @torch.no_grad()
     def start(self, network: Network, split: Split) -> None:
@@ -80,10 +81,23 @@ class PredictedWords(Task):
             bias: Any = words.bias
             bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        if isinstance(network.words, BertWordOutput):
-            return {BERT_WORDS: OutputRows("words in BERT's form")}
-        return {OUTPUT: OutputRows(f"words by {'their vectors' if network.tied else 'a linear layer'}")}
+    def with_candidates(self, batch: Batch, gold: Int[Tensor, " m"]) -> Batch:
+        """Draw what a training compares the ``gold`` words with, in place of the whole vocabulary: the words of the
+        batch, and others by their frequency ``f``, in each update anew (not in the paper).
+
+        Words of the batch are always there, and any other with the chance ``π_w = min(1, c f_w)``; the sum of all ``π``
+        is the number that the recipe wants (`task.sampled`; null: the batch stays as it is). With ``s_w - log π_w`` in
+        place of the score ``s_w``, the sum of ``exp`` over what is drawn is on average that over the vocabulary, so the
+        gradient is nearly that of the full loss.
+        """
+        if self.sampled is None:
+            return batch
+        if self._chances is None or self._chances[0] is not batch.split:
+            frequency = torch.from_numpy(frequencies(batch.split, self.vocabulary))
+            self._chances = batch.split, chances(frequency, self.sampled).float().to(gold.device)
+        chance = self._chances[1].index_fill(0, gold, 1.0)
+        ids = (torch.rand(chance.shape).to(gold.device) < chance).nonzero()[:, 0]
+        return replace(batch, candidates=ids, log_chance=chance[ids].log())
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         assert batch.scored is not None, "the batch is one of training or evaluation"
@@ -100,6 +114,13 @@ class PredictedWords(Task):
         return Questions("words", gold[batch.scored], batch.scored.nonzero()[:, 0])
 
 
+def rows_of_words(layer: WordLayer) -> dict[str, OutputRows]:
+    """Return what the rows of an output layer of words stand for: see :attr:`Task.output_rows`."""
+    if isinstance(layer, BertWordOutput):
+        return {BERT_WORDS: OutputRows("words in BERT's form")}
+    return {OUTPUT: OutputRows(f"words by {'their vectors' if layer.reads_table else 'a linear layer'}")}
+
+
 class MaskedLanguageModelling(PredictedWords):
     """Loss: mean cross entropy over hidden words. Score: perplexity, of all fixed mask draws together."""
 
@@ -108,11 +129,13 @@ class MaskedLanguageModelling(PredictedWords):
         alternatives_in=("tree", "svg", "html", "latex", "displacy"),
         rules={"most": MOST_PROBABLE},  # words of each mask
     )
+    has_accuracy = False  # whether accuracy is one of its scores
     section: WordPrediction
 
     def __init__(self, section: WordPrediction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
-        self.masks, self.draws = Masks(section.mlm, vocabulary), section.eval_masks
+        self.masks = Masks(section.mlm, vocabulary)
+        self.answers = replace(self.answers, draws=section.eval_masks)
 
     def output(self, encoder: Encoder) -> WordLayer:
         """Make the output layer that the recipe asks for: linear, the unary scores, or BERT's own. Of the first two
@@ -121,20 +144,21 @@ class MaskedLanguageModelling(PredictedWords):
         words = word_output(self.section.output, encoder, self.vocabulary.size, never, tied=self.section.facts.tied)
         if isinstance(words, TiedLinear):
             words.scale /= self.section.word_weight
+        self.output_rows = rows_of_words(words)
         return words
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def training(self, batch: Batch) -> Batch:
         """Hide some tokens, by masks drawn afresh or kept; score these, or all."""
-        draw = self.masks.draw(batch)
+        draw = self.masks.uniform(batch)
         hidden = self.masks.hidden(batch, draw)
         scored = hidden if self.section.mlm.loss_positions == "masked" else batch.ids != self.vocabulary.PAD
-        return self.sampler.sampled(self._shown(batch, hidden, draw, scored), batch.ids[scored])
+        return self.with_candidates(self._shown(batch, hidden, draw, scored), batch.ids[scored])
 
     def evaluation(self, batch: Batch, number: int) -> Batch:
         """Hide and score the tokens of a draw of masks, which is a function of the corpus and the draw alone."""
-        draw = self.masks.evaluation(batch, number)
+        draw = self.masks.uniform(batch, number)
         hidden = self.masks.hidden(batch, draw)
         return replace(self._shown(batch, hidden, draw, hidden), number=number)
 
@@ -151,7 +175,11 @@ class MaskedLanguageModelling(PredictedWords):
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         loss = self.terms(outputs, batch)["loss"]
-        return Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
+        counts = Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
+        if self.has_accuracy:
+            right = outputs.scores["words"].argmax(-1) == batch.gold[IDS][batch.scored]
+            counts["right", batch.number] = float(right.sum())
+        return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """Return ``perplexity`` of the pooled ``loss``; where there are several mask draws, the standard error of their
@@ -169,6 +197,8 @@ class MaskedLanguageModelling(PredictedWords):
             each = np.array([perplexity(total / number) for total, number in with_words])
             scores["perplexity_se"] = float(each.std(ddof=1) / math.sqrt(len(with_words)))
             scores["masks"] = len(with_words)
+        if self.has_accuracy:
+            scores["accuracy"] = sum(counts["right", draw] for draw in draws) / float(number)
         return {**scores, "loss": loss}
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
@@ -198,32 +228,6 @@ class MaskedLanguageModelling(PredictedWords):
             chances = mask["probabilities"] if probability else [None] * len(mask["words"])
             notes[word] = [with_probability(*pair) for pair in zip(mask["words"], chances, strict=True)]
         return Places(notes=notes)
-
-
-class Sampler:
-    """What a training compares a word with, in place of the whole vocabulary: the words of the batch, and others by
-    their frequency ``f``, in each update anew (not in the paper).
-
-    Words of the batch are always there, and any other with the chance ``π_w = min(1, c f_w)``; the sum of all ``π`` is
-    the number wanted. With ``s_w - log π_w`` in place of the score ``s_w``, the sum of ``exp`` over what is drawn is on
-    average that over the vocabulary, so the gradient is nearly that of the full loss.
-    """
-
-    def __init__(self, number: int | None, vocabulary: Vocabulary) -> None:
-        """``number``: of words, on average, beside those of the batch; None = the whole vocabulary."""
-        self.number, self.vocabulary = number, vocabulary
-        self._kept: tuple[Split, Tensor] | None = None
-
-    def sampled(self, batch: Batch, gold: Int[Tensor, " m"]) -> Batch:
-        """Return the batch with drawn candidates, among which are the ``gold`` words; or as it is."""
-        if self.number is None:
-            return batch
-        if self._kept is None or self._kept[0] is not batch.split:
-            frequency = torch.from_numpy(frequencies(batch.split, self.vocabulary))
-            self._kept = batch.split, chances(frequency, self.number).float().to(gold.device)
-        chance = self._kept[1].index_fill(0, gold, 1.0)
-        ids = (torch.rand(chance.shape).to(gold.device) < chance).nonzero()[:, 0]
-        return replace(batch, candidates=ids, log_chance=chance[ids].log())
 
 
 def chances(frequency: Float[Tensor, " v"], number: float) -> Float[Tensor, " v"]:
@@ -261,22 +265,13 @@ def perplexity(loss: float) -> float:
 class HiddenWords(MaskedLanguageModelling):
     """Hidden words, scored by accuracy, too."""
 
-    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        counts = super().measure(outputs, batch)
-        right = outputs.scores["words"].argmax(-1) == batch.gold[IDS][batch.scored]
-        counts["right", batch.number] = float(right.sum())
-        return counts
-
-    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        scores = super().scores(counts, final=final)
-        loss = scores.pop("loss")
-        right, words = (sum(n for key, n in counts.items() if key[0] == name) for name in ("right", "words"))
-        return {**scores, "accuracy": right / words, "loss": loss}
+    has_accuracy = True
 
 
 class Pairs(SentenceClassification):
     """What the second of two texts is to the first."""
 
+    places = Task.places  # JSON alone has them
     column, texts = PAIR, "pairs of texts"
     std = 0.02
 
@@ -284,11 +279,12 @@ class Pairs(SentenceClassification):
 class Pretraining(Parts):
     """Loss: mean cross entropy over hidden words, plus the weighted mean over pairs. Score: perplexity."""
 
-    answers = MaskedLanguageModelling.answers
     section: Section
 
     def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
-        parts = {"words": Part(HiddenWords(section, vocabulary, labels))}
+        words = HiddenWords(section, vocabulary, labels)
+        self.answers = words.answers
+        parts = {"words": Part(words)}
         if labels.get(PAIR):
             parts[PAIR] = Part(
                 Pairs(Classification(kind="classification"), vocabulary, labels),
@@ -297,7 +293,3 @@ class Pretraining(Parts):
                 answers={f"label{name}": f"{PAIR}{name}" for name in ("", "_probability", *(f"_{it}" for it in DOUBT))},
             )
         super().__init__(section, vocabulary, labels, parts)
-
-    def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """Return those of the hidden words alone."""
-        return self.tasks["words"].places(prediction, probability=probability)

@@ -36,7 +36,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import FeatureOutput, OutputLayer
 from probtrans_cli.recipe.task import MaskedLanguageModel, Tagging
 from probtrans_cli.recipe.task import Parsing as Section
-from probtrans_cli.statistics.parse_scores import NEEDED, Row, parse_counts, parse_details, parse_scores, parsed_rows
+from probtrans_cli.statistics.parse_scores import NEEDED, Row, parse_counts, parse_details, parse_scores
 from probtrans_cli.tasks.base import (
     DOUBT,
     OUTPUT,
@@ -50,7 +50,6 @@ from probtrans_cli.tasks.base import (
     Term,
     confusion_table,
     records_by_sentence,
-    without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.tasks.masking import nothing_hidden
@@ -67,8 +66,7 @@ _ROOT, _MISSING, _PARENTS = "root", "_", "parents"
 class Arcs(Task):
     """The head of each word with its relation."""
 
-    answers = Answers(kind="parses", scores="arcs", trees=True, alternatives_in=("conllu",))
-    arc_temperature = 1.0
+    answers = Answers(kind="parses", scores="arcs", alternatives_in=("conllu",))
     section: Section
 
     def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
@@ -82,7 +80,7 @@ class Arcs(Task):
         self._relation_of_label = torch.tensor([self.relations.index(name) for name in names] or [0])
         self.tree = section.heads == "tree"
         self.layer: ArcOutput | None = None
-        self.outputs = len(self.relations)
+        self.outputs, self.word_dropout = len(self.relations), section.word_dropout
         self.columns = dict.fromkeys((_PARENTS, section.relation_column), PADDING)
 
     def output(self, encoder: Encoder) -> ArcOutput:
@@ -113,9 +111,6 @@ class Arcs(Task):
         if self.section.decode != "auto":
             return self.section.decode
         return "auto" if self.layer is not None and bool(self.layer.projective) else "mst"
-
-    def training(self, batch: Batch) -> Batch:
-        return without_some_words(batch, self.section.word_dropout, self.vocabulary)
 
     def _gold(self, batch: Batch) -> tuple[Tensor, Tensor]:
         parents, labels = batch.gold[_PARENTS], batch.gold[self.section.relation_column]
@@ -152,7 +147,7 @@ class Arcs(Task):
         del final
         return {"loss": counts.mean("loss", "labelled")}
 
-    def choices(self, outputs: Outputs, batch: Batch) -> Mapping[str, Choices]:
+    def choices(self, outputs: Outputs, batch: Batch) -> dict[str, Choices]:
         """Return the ``heads`` of the words that are annotated, and the ``relations`` to the gold heads that are words:
         the root's own relation is no choice."""
         if _PARENTS not in batch.gold:
@@ -171,15 +166,12 @@ class Arcs(Task):
             "relations": Choices(relations, gold_relations, relations.argmax(-1), of_words.nonzero()[:, 0]),
         }
 
-    def temper_arcs(self, temperature: float) -> None:
-        self.arc_temperature = temperature
-
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """Return ``heads`` (0 = the root) and ``relations`` of the words, each with its probability, that of a relation
         given its head; with ``top`` also ``head_alternatives`` of each word, each with its most probable relation;
         where the doubt is wanted, ``head_entropy``, in nats."""
         scores, logs, column = self._heads(outputs, batch)
-        chances, heads = self._tempered(logs), torch.where(column < column.shape[1], column + 1, 0)
+        chances, heads = _tempered(logs, batch), torch.where(column < column.shape[1], column + 1, 0)
         of_heads = scores.gather(3, column[:, :, None, None].expand(-1, -1, scores.shape[2], 1))[..., 0].softmax(-1)
         chance, relation = of_heads.max(-1)
         columns: dict[str, list[Any]] = {
@@ -222,14 +214,11 @@ class Arcs(Task):
         impossible = ~allowed_arcs(batch.words, scores.shape[2]).any(2)
         return scores, logs.masked_fill(impossible, -torch.inf), scores.logsumexp(2) if self.tree else logs
 
-    def _tempered(self, logs: Tensor) -> Tensor:
-        """Return the probabilities of heads at the temperature of arcs; zero on padding."""
-        return logs.exp() if self.arc_temperature == 1.0 else (logs / self.arc_temperature).softmax(-1).nan_to_num()
-
     def trees(self, outputs: Outputs, batch: Batch) -> Trees:
+        """Return the distributions over trees of the sentences."""
         scores, logs, of_tree = self._of_heads(outputs, batch)
         relations = scores.double().log_softmax(2).cpu().numpy()
-        of_trees, of_words = (values.double().cpu().numpy() for values in (of_tree, self._tempered(logs)))
+        of_trees, of_words = (values.double().cpu().numpy() for values in (of_tree, _tempered(logs, batch)))
         return Trees(of_trees, of_words, self.decoder, relations, self.relations)
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
@@ -249,6 +238,12 @@ class Arcs(Task):
         )
 
 
+def _tempered(logs: Tensor, batch: Batch) -> Tensor:
+    """Return the probabilities of heads at the temperature of arcs; zero on padding."""
+    temperature = batch.arc_temperature
+    return logs.exp() if temperature == 1.0 else (logs / temperature).softmax(-1).nan_to_num()
+
+
 class Tags(WordTagging):
     """A column of tags beside arcs: scores are wanted of all words, also of those without a tag."""
 
@@ -256,26 +251,15 @@ class Tags(WordTagging):
     training = Task.training
 
     def output(self, encoder: Encoder) -> OutputLayer:
-        return FeatureOutput(encoder.facts.width, self.names) if self.by_features else super().output(encoder)
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
         if not self.by_features:
-            return super().output_rows(network)
-        values = FeatureOutput(1, self.names).values
-        return {OUTPUT: OutputRows("features of words", tuple(values), labels=tuple(self.names))}
+            return super().output(encoder)
+        layer = FeatureOutput(encoder.facts.width, self.names)
+        rows = OutputRows("features of words", tuple(layer.values), labels=tuple(self.names))
+        self.output_rows = {OUTPUT: rows}
+        return layer
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         return super().measure(outputs, batch) if self.column in batch.gold else Counts()
-
-    def choices(self, outputs: Outputs, batch: Batch) -> Mapping[str, Choices]:
-        """Return the ``tags`` of the words that have one."""
-        gold = batch.gold.get(self.column)
-        if gold is None:
-            return {}
-        scores = outputs.scores["words"].float().log_softmax(-1)
-        has_tag = gold[batch.words] > PADDING
-        rows = batch.words.nonzero()[:, 0][has_tag]
-        return {"tags": Choices(scores[has_tag], gold[batch.words][has_tag], scores[has_tag].argmax(-1), rows)}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return the column, and its probabilities in MISC by its own name."""
@@ -289,10 +273,6 @@ class WordsBeside(MaskedLanguageModelling):
     """Hidden words of sentences without labels; no word of the others is hidden, and none in an evaluation."""
 
     evaluation = Task.evaluation
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        super().__init__(MaskedLanguageModel(kind="mlm", output="tied"), vocabulary, {})
-        self.draws = None
 
     def start(self, network: Network, split: Split) -> None:
         """Raise a NothingToScoreError if no word can be hidden."""
@@ -330,16 +310,18 @@ class Parsing(Parts):
             tags.by_features = column == "feats" and section.feats == "features"
             names = {f"tag_{name}": f"{column}_{name}" for name in ("probability", "alternatives", *DOUBT)}
             parts[column] = Part(tags, section.weights.tags, scores={}, answers={"tags": column, **names})
-        beside = {"words": Part(WordsBeside(vocabulary), section.mlm)} if section.mlm > 0.0 else {}
+        beside = {}
+        if section.mlm > 0.0:
+            words = WordsBeside(MaskedLanguageModel(kind="mlm", output="tied"), vocabulary, {})
+            beside["words"] = Part(words, section.mlm)
         super().__init__(section, vocabulary, labels, parts, beside)
         self.arcs = arcs
 
     @property
     def answers(self) -> Answers:  # type: ignore[override]
         """What is predicted, by rules that are known behind the training: it decides how trees are found."""
-        arcs = self.arcs
-        rules = {"relations": arcs.relations, "decode": arcs.decoder, "arc_temperature": arcs.arc_temperature}
-        return replace(arcs.answers, rules=rules)
+        rules = {"relations": self.arcs.relations, "decode": self.arcs.decoder}
+        return replace(self.arcs.answers, trees=self.arcs.trees, choices=self.choices, rules=rules)
 
     def wants(self, batch: Batch) -> Wants:
         """Ask for the scores of hidden words alone, where the batch has any."""
@@ -347,15 +329,28 @@ class Parsing(Parts):
             return super().wants(batch)
         return replace(self.tasks["words"].wants(batch), parts=frozenset({"words"}))
 
+    def choices(self, outputs: Outputs, batch: Batch) -> dict[str, Choices]:
+        """Return those of arcs, and the tags of the words that have one, by their columns."""
+        choices = self.arcs.choices(outputs, batch)
+        for column in self.section.tags:
+            if (gold := batch.gold.get(column)) is not None:
+                scores = outputs.scores[column].float().log_softmax(-1)
+                has_tag = gold[batch.words] > PADDING
+                rows = batch.words.nonzero()[:, 0][has_tag]
+                scores, of_words = scores[has_tag], gold[batch.words][has_tag]
+                choices[column] = Choices(scores, of_words, scores.argmax(-1), rows)
+        return choices
+
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Count what the parts count; and words that are right, of the sentences whose gold is whole."""
         counts = super().measure(outputs, batch)
         pairs = []
         for index, prediction in zip(batch.indices.tolist(), self.predict(outputs, batch), strict=True):
             form = batch.split.text("form", index) if batch.split.has("form") else ""
-            if not form or any(line.startswith(_MISSING) for line in form.split("\n")):
+            lines = form.split("\n")
+            if not form or any(line.startswith(_MISSING) for line in lines):
                 continue
-            gold = parsed_rows(form)
+            gold = [Row(int(head), *rest) for head, *rest in (line.split("\t") for line in lines)]
             columns = [prediction.get(name, [_MISSING] * len(gold)) for name in ("upos", "xpos", "feats")]
             rows = zip(prediction["heads"], prediction["relations"], *columns, strict=True)
             pairs.append((gold, [Row(*row) for row in rows]))

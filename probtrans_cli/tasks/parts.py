@@ -30,9 +30,8 @@ from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import SeveralOutputs
 from probtrans_cli.recipe.task import TaskSection
-from probtrans_cli.tasks.base import OUTPUT, Choices, Counts, OutputRows, Places, Prediction, Questions, Task, Term
+from probtrans_cli.tasks.base import OUTPUT, Counts, Places, Prediction, Questions, Task, Term
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.trees.best import Trees
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,6 @@ class Part:
     weight: float = 1.0
     scores: Mapping[str, str] | None = None
     answers: Mapping[str, str] | None = None
-
-    def restored(self, prediction: Prediction) -> Prediction:
-        return _renamed(prediction, None if self.answers is None else {new: old for old, new in self.answers.items()})
 
 
 class Parts(Task):
@@ -70,24 +66,18 @@ class Parts(Task):
         super().__init__(section, vocabulary, labels)
         self.parts, self.all_parts = dict(parts), {**parts, **beside}
         self.tasks = {name: part.task for name, part in self.all_parts.items()}
-        self.draws = next((task.draws for task in self.tasks.values() if task.draws is not None), None)
         self.outputs = next(iter(self.tasks.values())).outputs
         self.columns = {name: fill for task in self.tasks.values() for name, fill in task.columns.items()}
 
     def output(self, encoder: Encoder) -> SeveralOutputs:
-        return SeveralOutputs(
-            {name: task.output(encoder) for name, task in self.tasks.items()},
-            {name: task.answers.scores for name, task in self.tasks.items()},
-            answering=self.parts.keys(),
-        )
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        """Return the rows by the parts' names; those of words by what they have alone, so that both fit."""
-        return {
+        layers = {name: task.output(encoder) for name, task in self.tasks.items()}
+        self.output_rows = {  # by the parts' names; those of words as they have them alone, so that both fit
             name if key == OUTPUT and name != "words" else key: rows
             for name, task in self.tasks.items()
-            for key, rows in task.output_rows(network).items()
+            for key, rows in task.output_rows.items()
         }
+        main_scores = {name: task.answers.scores for name, task in self.tasks.items()}
+        return SeveralOutputs(layers, main_scores, answering=self.parts.keys())
 
     def start(self, network: Network, split: Split) -> None:
         for task in self.tasks.values():
@@ -129,14 +119,16 @@ class Parts(Task):
 
     def outputs_of(self, name: str, outputs: Outputs) -> Outputs:
         """Return the outputs of a part, by the names that it knows them by."""
-        main = self.tasks[name].answers.scores
-
-        def of_part(values: Mapping[str, Any]) -> dict[str, Any]:
-            further = {key.removeprefix(f"{name}."): value for key, value in values.items() if f"{name}." in key}
-            return further | ({main: values[name]} if name in values else {})
-
-        scores, variances, doubt = (of_part(of) for of in (outputs.scores, outputs.variances, outputs.doubt))
-        return replace(outputs, scores=scores, variances=variances, doubt=doubt)
+        main, beginning = self.tasks[name].answers.scores, f"{name}."
+        of_part: dict[str, Any] = {}
+        for kind in ("scores", "variances", "doubt"):
+            values = getattr(outputs, kind)
+            of_part[kind] = {
+                key.removeprefix(beginning): value for key, value in values.items() if key.startswith(beginning)
+            }
+            if name in values:
+                of_part[kind][main] = values[name]
+        return replace(outputs, **of_part)
 
     # --- the loss and the scores --------------------------------------------------------------------------------------
 
@@ -165,13 +157,6 @@ class Parts(Task):
         questions = task.questions(batch)
         return None if questions is None else questions._replace(scores=name)
 
-    def choices(self, outputs: Outputs, batch: Batch) -> Mapping[str, Choices]:
-        """Return those of all parts."""
-        choices: dict[str, Choices] = {}
-        for name, part in self.parts.items():
-            choices |= _renamed(part.task.choices(self.outputs_of(name, outputs), batch), part.answers)
-        return choices
-
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         counts = Counts()
         for name, task in self.tasks.items():
@@ -193,10 +178,6 @@ class Parts(Task):
 
     # --- predictions --------------------------------------------------------------------------------------------------
 
-    def temper_arcs(self, temperature: float) -> None:
-        for task in self.tasks.values():
-            task.temper_arcs(temperature)
-
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         predictions: list[Prediction] = [{} for _ in batch.indices]
         for name, part in self.parts.items():
@@ -207,27 +188,17 @@ class Parts(Task):
             ]
         return predictions
 
-    def trees(self, outputs: Outputs, batch: Batch) -> Trees | None:
-        of_parts = (task.trees(self.outputs_of(name, outputs), batch) for name, task in self.tasks.items())
-        return next((trees for trees in of_parts if trees is not None), None)
-
     def located(self, prediction: Prediction, sentence: Sentence) -> Prediction:
         for part in self.parts.values():
-            own = part.task.located(part.restored(prediction), sentence)
+            own = part.task.located(_renamed(prediction, part.answers, back=True), sentence)
             prediction = {**prediction, **_renamed(own, part.answers)}
         return prediction
-
-    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
-        left_out: list[bool] = []
-        for part in self.parts.values():
-            rest, out = part.task.abstained(part.restored(prediction), least)
-            prediction, left_out = {**prediction, **_renamed(rest, part.answers)}, left_out + out
-        return prediction, left_out
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Return the places of all parts; the lines below a word one part after the other."""
         of_parts = [
-            part.task.places(part.restored(prediction), probability=probability) for part in self.parts.values()
+            part.task.places(_renamed(prediction, part.answers, back=True), probability=probability)
+            for part in self.parts.values()
         ]
         words = max(len(places.notes) for places in of_parts)
         notes: list[list[str]] = [[] for _ in range(words)]
@@ -246,7 +217,9 @@ class Parts(Task):
         )
 
 
-def _renamed(entries: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, Any]:
+def _renamed(entries: Mapping[str, Any], names: Mapping[str, str] | None, *, back: bool = False) -> dict[str, Any]:
+    """Return entries of a part by their ``names`` in the task, see :class:`Part`; ``back``: the other way round."""
     if names is None:
         return dict(entries)
-    return {new: entries[old] for old, new in names.items() if old in entries}
+    pairs = [(new, old) if back else (old, new) for old, new in names.items()]
+    return {new: entries[old] for old, new in pairs if old in entries}

@@ -26,7 +26,6 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.arithmetic import Linear, Values
 from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.bayesian.propagation import apply
-from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.recipe.task import SemanticParsing
 from probtrans_cli.statistics.uncertainty import interval, moments
@@ -95,19 +94,16 @@ class SemanticLabels(Task):
         # An export reads these: the labels of each column, how parents are learned, and labels of whole sentences.
         rules = {"columns": self.names, "parent": section.parent, "frames": self.frames}
         self.answers = replace(self.answers, rules=rules)
+        rows = tuple(f"{column} {name or 'none'}" for column, names in self.names.items() for name in names)
+        kinds = " and ".join({"kind": "kinds", "verb_name": "verbs"}[name] for name in section.alone)
+        alone = f", {kinds} by the words alone" if kinds else ""
+        self.output_rows = {OUTPUT: OutputRows(f"labels of COGS{alone}", rows)}
 
     def output(self, encoder: Encoder) -> SemanticOutput:
         """Make one product of all labels; those that the word alone tells are read from its unary scores."""
         alone = [name in self.section.alone for name, labels in self.names.items() for _ in labels]
         sizes = [len(names) for names in self.names.values()]
         return SemanticOutput(encoder.facts.width, sizes, attention=self.attention, alone=alone)
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        del network
-        names = tuple(f"{column} {name or 'none'}" for column, names in self.names.items() for name in names)
-        kinds = " and ".join({"kind": "kinds", "verb_name": "verbs"}[name] for name in self.section.alone)
-        alone = f", {kinds} by the words alone" if kinds else ""
-        return {OUTPUT: OutputRows(f"labels of COGS{alone}", names)}
 
     def _scores(self, outputs: Outputs) -> dict[str, Tensor]:
         together = torch.split(outputs.scores["words"].float(), [*map(len, self.names.values())], dim=-1)
@@ -144,7 +140,7 @@ class SemanticLabels(Task):
         return best
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {"loss": batch.words.sum() if self.section.loss == "words" else batch.sentences}
+        return super().counts(batch) if self.section.loss == "words" else {"loss": batch.sentences}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """Return the cross entropies, summed over columns, and over words or over sentences of means over words."""

@@ -20,17 +20,16 @@ from probtrans_cli.data.entities import (
     Scheme,
     compare,
     entity_records,
+    located_span,
     misplaced,
     scores_by_type,
     scores_of,
 )
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Outputs
-from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.task import EntityRecognition, Tagging
 from probtrans_cli.statistics.uncertainty import interval, moments
 from probtrans_cli.tasks.base import (
-    ABSTAINED,
     OUTPUT,
     Answers,
     Counts,
@@ -48,7 +47,6 @@ from probtrans_cli.tasks.base import (
     doubt_of,
     records_by_sentence,
     with_probability,
-    without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.trees.drawing import Span
@@ -60,8 +58,9 @@ COLUMNS_OF_TAGS = ("upos", "xpos", "feats")
 class WordTagging(Task):
     """Loss: cross entropy of the tags. Score: accuracy, also of known and of unknown words apart."""
 
-    answers = Answers(kind="tags", abstains=True)
+    answers = Answers(kind="tags", abstains={"tags": "tag_probability"})
     section: Tagging | EntityRecognition
+    allowed: Allowed | None = None  # which tags may follow each other; None: all
 
     def __init__(
         self, section: Tagging | EntityRecognition, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]
@@ -70,15 +69,12 @@ class WordTagging(Task):
         (self.column,) = section.learned
         self.names = list(labels[self.column])
         self.outputs, self.columns = len(self.names), {self.column: PADDING}
-
-    def output_rows(self, network: Network) -> dict[str, OutputRows]:
-        del network
-        return {OUTPUT: OutputRows("tags of words", tuple(self.names))}
+        self.output_rows = {OUTPUT: OutputRows("tags of words", tuple(self.names))}
+        self.word_dropout = section.word_dropout
 
     def training(self, batch: Batch) -> Batch:
         """Score only words whose tag the training file has, and hide rare words at random."""
-        batch = replace(batch, scored=batch.gold[self.column] >= 0)
-        return without_some_words(batch, self.section.word_dropout, self.vocabulary)
+        return super().training(replace(batch, scored=batch.gold[self.column] >= 0))
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         at = batch.gold[self.column] >= 0
@@ -112,8 +108,9 @@ class WordTagging(Task):
         return counts
 
     def tag_ids(self, outputs: Outputs, batch: Batch) -> Tensor:
-        del batch
-        return outputs.scores["words"].float().argmax(-1)
+        """Return ids of each word's best tag, or of the most probable tags that are valid, in row-major order."""
+        scores = outputs.scores["words"].float()
+        return scores.argmax(-1) if self.allowed is None else best_valid(scores, batch.words, self.allowed)
 
     def _measured(self, outputs: Outputs, batch: Batch) -> tuple[Counts, Tensor, Tensor]:
         ids = self.tag_ids(outputs, batch)
@@ -172,11 +169,6 @@ class WordTagging(Task):
             notes=notes,
         )
 
-    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
-        left_out = [chance < least for chance in prediction["tag_probability"]]
-        tags = [ABSTAINED if out else tag for tag, out in zip(prediction["tags"], left_out, strict=True)]
-        return {**prediction, "tags": tags}, left_out
-
 
 def tag_doubt(prediction: Prediction, probability: bool, where: str) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Return how probable tags are and the doubt about them, as far as they are shown.
@@ -208,17 +200,12 @@ class NamedEntities(WordTagging):
 
     def __init__(self, section: EntityRecognition, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
-        self.allowed = allowed_by(self.names, SCHEMES[_ending(self.names)])
-        allowed = {name: rows.tolist() for name, rows in self.allowed._asdict().items()} if section.valid else None
         # An export reads these: there are entities, and the tags that may stand first, behind each other and last.
-        rules = {"entities": True, "allowed": allowed}
-        self.answers = replace(self.answers, spans=("entities",), rules=rules)
-
-    def tag_ids(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return ids of the most probable valid tags, in row-major order; of each word's best if `valid` is false."""
-        if not self.section.valid:
-            return super().tag_ids(outputs, batch)
-        return best_valid(outputs.scores["words"].float(), batch.words, self.allowed)
+        rules: dict[str, Any] = {"entities": True, "allowed": None}
+        if section.valid:
+            self.allowed = allowed_by(self.names, SCHEMES[_ending(self.names)])
+            rules["allowed"] = {name: tags.tolist() for name, tags in self.allowed._asdict().items()}
+        self.answers = replace(self.answers, spans={"entities": located_span}, rules=rules)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Count right tags; and entities by type, in every reading, as only all tags of a corpus show its scheme."""
@@ -274,12 +261,6 @@ class NamedEntities(WordTagging):
             spans.append(Span(start + 1, end, with_probability(entity["type"], chance)))
         misc, comments = tag_doubt(prediction, probability, "NE")
         return Places(misc={"NE": tags, **misc}, comments=comments, spans=spans)
-
-    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
-        """Leave out an entity with a tag that is left out, too."""
-        rest, left_out = super().abstained(prediction, least)
-        entities = [entity for entity in prediction["entities"] if not any(left_out[slice(*entity["words"])])]
-        return {**rest, "entities": entities}, left_out
 
 
 def _ending(tags: Iterable[str]) -> bool:

@@ -94,20 +94,10 @@ class WholeSentences:
                 return None
             choices += of_word
             best.append(max(of_word, key=lambda choice: choice.score))
-        chosen = best if keeps_the_rules(best, kinds) else _solved(choices, kinds)
+        chosen = _solved(choices, best, kinds)
         if chosen is None:
             return None
         return {column: [choice.labels[column] for choice in chosen] for column in COLUMNS}
-
-
-def keeps_the_rules(chosen: Sequence[_Choice], kinds: Sequence[str]) -> bool:
-    """Return whether one choice for every word breaks none of the rules."""
-    if sum(choice.is_main for choice in chosen) != 1 or _crossing(chosen):
-        return False
-    filled = [(choice.parent, choice.frame.role) for choice in chosen if choice.parent >= 0]
-    with_noun = [choice.parent for choice in chosen if choice.parent >= 0 and kinds[choice.parent] == _PREPOSITION]
-    prepositions = [i for i, kind in enumerate(kinds) if kind == _PREPOSITION]
-    return len(set(filled)) == len(filled) and sorted(with_noun) == prepositions
 
 
 def _crossing(chosen: Sequence[_Choice]) -> list[tuple[int, int]]:
@@ -122,7 +112,14 @@ def _crossing(chosen: Sequence[_Choice]) -> list[tuple[int, int]]:
     return [(int(number[left]), int(number[right])) for left, right in zip(*np.nonzero(inside), strict=True)]
 
 
-def _solved(choices: Sequence[_Choice], kinds: Sequence[str]) -> list[_Choice] | None:
+def _solved(choices: Sequence[_Choice], best: Sequence[_Choice], kinds: Sequence[str]) -> Sequence[_Choice] | None:
+    """Return the choices that keep the rules and have the largest score; ``best``: those of every word by itself."""
+    prepositions = [i for i, kind in enumerate(kinds) if kind == _PREPOSITION]
+    filled = [(choice.parent, choice.frame.role) for choice in best if choice.parent >= 0]
+    with_noun = sorted(parent for parent, _ in filled if kinds[parent] == _PREPOSITION)
+    is_one_clause = sum(choice.is_main for choice in best) == 1
+    if is_one_clause and len(set(filled)) == len(filled) and with_noun == prepositions and not _crossing(best):
+        return best
     # Imported here: it takes as long as to read hundreds of sentences, and most tasks never solve any.
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415
     from scipy.sparse import coo_array  # noqa: PLC0415
@@ -130,7 +127,7 @@ def _solved(choices: Sequence[_Choice], kinds: Sequence[str]) -> list[_Choice] |
     once: dict[tuple[str, int, str], list[int]] = {}  # of every rule "exactly once", the choices it is about
     at_most_once: dict[tuple[int, str], list[int]] = {}
     once["main", -1, ""] = [number for number, choice in enumerate(choices) if choice.is_main]
-    once |= {("noun of", i, ""): [] for i, kind in enumerate(kinds) if kind == _PREPOSITION}
+    once |= {("noun of", i, ""): [] for i in prepositions}
     for number, choice in enumerate(choices):
         once.setdefault(("word", choice.word, ""), []).append(number)
         if choice.parent >= 0:

@@ -98,6 +98,7 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
     batches = options.ranks.share(model.evaluation().batches(split))
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
         inputs = options.shown(model.collate(split, indices))
+        inputs = replace(inputs, arc_temperature=model.arc_temperature or 1.0)
         wants = model.task.wants(inputs) if predict else Wants()
         # In a batch without a hidden word, nothing is predicted.
         has_questions = wants.tokens is None or wants.sentence or bool(wants.tokens.any())
@@ -129,7 +130,8 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
                     }
                     for row, (prediction, real) in enumerate(zip(batch.predictions, tokens, strict=True))
                 ]
-            batch.trees = model.task.trees(outputs, inputs) if options.trees else None
+            trees_of = model.task.answers.trees if options.trees else None
+            batch.trees = trees_of(outputs, inputs) if trees_of else None
         batch.host = _hosts(split, indices)
         # The token that stands for each word.
         first = None if inputs.first is None else inputs.first.masked_fill(~inputs.words, 0).cpu().numpy()

@@ -197,8 +197,7 @@ class ModelBase:
         if outside := outside_bounds(model.network):
             console.log(f"warning: {folder}: log σ beyond its bounds counts as the bound: {first_of(outside)}")
         model.folder, model.step, model.origin = folder, config.step, config.origin
-        model.temperature, stored = config.temperature, config.trees
-        model.temper_arcs(config.arc_temperature)
+        model.temperature, model.arc_temperature, stored = config.temperature, config.arc_temperature, config.trees
         try:
             model.reading = model.read(stored.channel, stored.iteration, stored.decoder)
         except UsageError as error:
@@ -252,11 +251,6 @@ class ModelBase:
             message = "the heads of a parser are its answers: task.decode decides how they are decoded"
             raise UsageError(message, hint="leave out --decode, --iteration and --channel")
 
-    def temper_arcs(self, temperature: float | None) -> None:
-        """Give the heads of the model's own reading, or of its task's trees, a temperature; None: none is known."""
-        self.arc_temperature = temperature
-        self.task.temper_arcs(1.0 if temperature is None else temperature)
-
     def arc_temperature_of(self, reading: Reading) -> float | None:
         """Return the temperature of the heads of a reading; None: none is known, as gold trees have given none, or one
         to another channel or iteration."""
@@ -280,7 +274,7 @@ class ModelBase:
     def require_something(self, splits: Mapping[str, Split]) -> None:
         """Refuse corpora that an evaluation could not score, before the first update and not after the last."""
         for name, split in splits.items():
-            if self.task.draws is not None and not any(scored(self.task, split, self.evaluation())):
+            if self.task.answers.draws is not None and not any(scored(self.task, split, self.evaluation())):
                 error = nothing_hidden()
                 raise NothingToScoreError(f"{name}: {error.message}", hint=error.hint)
 

@@ -48,7 +48,7 @@ def evaluate(
         final: for figures that are reported, as against one that only chooses between checkpoints.
         watch: is called with every batch of this process and its outputs.
     """
-    counts, passes = Counts(), (task.draws or 1) if final else 1
+    counts, passes = Counts(), (task.answers.draws or 1) if final else 1
     for outputs, batch in answered(task, predictor, split, evaluation, passes=passes, ranks=ranks):
         counts.add(task.measure(outputs, batch))
         if watch is not None:
@@ -147,14 +147,14 @@ def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
         As :func:`choose_on_dev`; nothing, and no temperature is known any more, where dev has no gold trees, or they
         give none: the least loss is at a bound, or the model can have fewer than half of the gold heads.
     """
-    model.temper_arcs(None)
+    model.arc_temperature = None
     sample, parts = _spread(dev), []
-    if model.task.answers.trees:
+    if choices := model.task.answers.choices:
         for outputs, batch in answered(model.task, plain(model), sample, model.evaluation(), ranks=model.ranks):
-            if heads := model.task.choices(outputs, batch).get("heads"):
+            if heads := choices(outputs, batch).get("heads"):
                 parts.append((heads.scores.double().cpu().numpy(), heads.gold.cpu().numpy()))
     elif can_score_trees(model, dev):
-        parts = [choices[:2] for choices in head_choices(model, sample, model.reading, ranks=model.ranks)]
+        parts = [heads_of_batch[:2] for heads_of_batch in head_choices(model, sample, model.reading, ranks=model.ranks)]
     fitted = _fitted(model, parts, uncertainty.HIGHEST_OF_ARCS)
     if fitted is None:
         return {}
@@ -164,7 +164,7 @@ def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
             why = f"the loss on dev falls up to the last one that is tried, {fitted.temperature:.4g}"
         console.log(f"no temperature of arcs: {why}; their probabilities are the model's own beliefs")
         return {}
-    model.temper_arcs(round(fitted.temperature, 6))
+    model.arc_temperature = round(fitted.temperature, 6)
     return {"arc_temperature": _reported("temperature of arcs", fitted)}
 
 

@@ -51,7 +51,7 @@ def next_words(model: ModelBase, prefixes: Sequence[Sequence[str]]) -> Float[np.
     last = torch.zeros_like(batch.mask)
     last[torch.arange(len(last)), batch.mask.sum(1) - 1] = True
     with model.machine.autocast():
-        scores = model.network(batch, Wants(tokens=last, readout=model.task.readout)).scores["words"]
+        scores = model.network(batch, Wants(tokens=last, readout=model.task.answers.readout)).scores["words"]
     log_p: np.ndarray = scores.double().log_softmax(-1).cpu().numpy()
     return log_p
 
@@ -82,7 +82,7 @@ def continuations(
             if before:
                 group.read(model, [str(before[text]) for text in group.texts])
             with torch.no_grad(), model.machine.autocast():
-                scores = model.network.next_scores(len(group.texts), group.memory, model.task.readout)
+                scores = model.network.next_scores(len(group.texts), group.memory, model.task.answers.readout)
             log_p: Float[np.ndarray, "b v"] = scores.double().log_softmax(-1).cpu().numpy()
             for text, of_text in zip(group.texts, log_p, strict=True):
                 step[text] = model.vocabulary.decode(sampling.choose(of_text, random[text]))

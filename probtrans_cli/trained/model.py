@@ -60,7 +60,7 @@ class Model(ModelBase):
         """
         if isinstance(texts, str | bytes):
             raise UsageError("analyze takes several texts, and was given one", hint="write analyze([text])")
-        trees = options.pop("trees", True) and (self.recipe.model.facts.has_arcs or self.task.answers.trees)
+        trees = options.pop("trees", True) and (self.recipe.model.facts.has_arcs or self.task.answers.trees is not None)
         request = ParseOptions(trees=trees, **options)
         self.refuse_choice_of_trees(request.channel, request.iteration, request.decoder)
         splitter = None

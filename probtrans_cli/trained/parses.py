@@ -14,7 +14,7 @@ import numpy as np
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.tasks import TASKS
-from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task, with_probability
+from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task, abstained, with_probability
 from probtrans_cli.text import rounded
 from probtrans_cli.trained.arcs import BatchOptions, chain_of, read_arcs
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
@@ -327,7 +327,7 @@ class Parser:
             return predictions
         kept = []
         for prediction in predictions:
-            answer, left_out = self.model.task.abstained(prediction, self.options.abstain)
+            answer, left_out = abstained(prediction, self.model.task.answers.abstains, self.options.abstain)
             self.answers, self.left_out = self.answers + len(left_out), self.left_out + sum(left_out)
             kept.append(answer)
         return kept
@@ -473,6 +473,9 @@ def splitter_by(splitting: ModelBase, model: ModelBase, *, rescore: bool) -> Spl
     splitter = TASKS[kind].load("splitter")
     if splitter is None:
         raise UsageError(f"--coordination: a model of kind {kind} finds no coordinations", hint="name another run")
+    if model.task.answers.kind != "tuples":
+        message = f"--coordination: a model of kind {model.recipe.task.kind} finds no tuples to merge"
+        raise UsageError(message, hint="leave it out")
     return splitter(splitting, model, rescore)  # type: ignore[no-any-return]
 
 

@@ -60,7 +60,8 @@ class Notes:
     choices: defaultdict[str, list[Columns]] = field(default_factory=lambda: defaultdict(list))
 
     def __call__(self, outputs: Outputs, batch: Batch) -> None:
-        for name, choices in self.model.task.choices(outputs, batch).items():
+        choices_of = self.model.task.answers.choices
+        for name, choices in (choices_of(outputs, batch) if choices_of else {}).items():
             temperature = self.model.arc_temperature if name == HEADS else None
             self.choices[name].append(_of_choices(choices, torch.from_numpy(batch.indices), temperature))
         questions = self.model.task.questions(batch)
@@ -163,7 +164,7 @@ def uncertainty_scores(
     scores["uncertainty"] = measured
     if ood is not None:
         ood_watch = Notes(model, predictor)
-        for outputs, batch in answered(model.task, predictor, ood, evaluation, passes=model.task.draws or 1):
+        for outputs, batch in answered(model.task, predictor, ood, evaluation, passes=model.task.answers.draws or 1):
             ood_watch(outputs, batch)
         ood_notes = _concatenated(ood_watch.rows)
         scores["ood"] = {"sentences": len(ood)}
@@ -195,7 +196,7 @@ def of_notes(notes: Mapping[str, np.ndarray]) -> dict[str, Any]:
     scores |= {name: float(notes[name].mean(dtype=np.float64)) for name in (*PARTS, *INNER) if name in notes}
     both: tuple[uncertainty.By, ...] = ("mass", "width")
     bins = {by: uncertainty.reliability(confidence, right, by=by) for by in both}
-    scores["reliability"] = {by: [bin._asdict() | {"error": bin.error} for bin in bins[by]] for by in both}
+    scores["reliability"] = {by: [bin._asdict() for bin in bins[by]] for by in both}
     return scores
 
 

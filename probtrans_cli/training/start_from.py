@@ -59,7 +59,7 @@ class Source:
     section: ModelSection
     tensors: dict[str, Tensor]
     vocabulary: Vocabulary | None
-    layers: dict[str, OutputRows]
+    layers: Mapping[str, OutputRows]
     config: dict[str, Any] | None = None
     left: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ def start_from(model: Model, name: str) -> None:
     rows = _vocabulary_rows(name, model.vocabulary, source)
     parts = _parts(model)
     ours = {_renamed(key, parts): value for key, value in model.network.state_dict().items()}
-    layers = model.task.output_rows(model.network)
+    layers = model.task.output_rows
     rows_of_outputs = _rows_of_outputs(layers, ours, source, rows)
     chosen = {f"{layer_name}.{tensor}" for layer_name, layer in layers.items() for tensor in layer.chosen}
     # A run sets these itself where the source has none.
@@ -178,10 +178,9 @@ def _source(name: str, *, strict: bool) -> Source:
         left, notes = list(bert.unexpected), list(bert.notes)
         return Source(bert.section, tensors, vocabulary, of_bert(bert), bert.config, left, notes)
     model = Model.load(str(folder), threads=torch.get_num_threads())
-    layers = model.task.output_rows(model.network)
     parts = _parts(model)
     tensors = {_renamed(key, parts): value for key, value in model.network.state_dict().items()}
-    return Source(model.recipe.model, tensors, model.vocabulary, layers, model.origin)
+    return Source(model.recipe.model, tensors, model.vocabulary, model.task.output_rows, model.origin)
 
 
 def _words_of_gpt2(folder: Path, rows: int) -> Vocabulary | None:

@@ -25,7 +25,7 @@ NOTE = "the model's own beliefs, not calibrated"
 def by_loop(run: str, file: str, temperature: float) -> dict[str, np.ndarray]:
     """Loss, Brier score, confidence and rightness of the heads of a file, from all marginals of the page of trees."""
     model = probtrans_cli.load(run)
-    model.temper_arcs(None)
+    model.arc_temperature = None
     has_root, (channel, iteration) = model.network.has_root_column, (model.reading.channel, model.reading.iteration)
     place = (iteration - (iteration > 0), model.recipe.model.trees if channel == "mean" else channel)
     rows: dict[str, list[float]] = {"nll": [], "brier": [], "confidence": [], "right": []}
@@ -91,7 +91,7 @@ def test_trees_stay_and_everything_shows_the_same_probability(copied: Path, invo
     assert model.arc_temperature is not None
     words = [sentence.words for sentence in read_conllu(Path("test.conllu").read_text("utf-8").splitlines(), "")]
     warm = list(model.analyze(words))
-    model.temper_arcs(None)
+    model.arc_temperature = None
     cold = list(model.analyze(words))
     assert all(np.array_equal(one.heads, other.heads) for one, other in zip(warm, cold, strict=True))
     shown = np.concatenate([analysis.probabilities for analysis in warm])

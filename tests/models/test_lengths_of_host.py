@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from probtrans_cli.models import build, transformer
 from probtrans_cli.models.probabilistic.fast.layout import layout_of, packed, shared_lines
-from probtrans_cli.tasks.batch import _lengths
+from probtrans_cli.tasks.batch import collate
 from probtrans_cli.training.update import counts_of, loss_of
 
 LENGTHS = {"all differ": [9, 4, 1, 7], "some alike": [5, 8, 5, 8, 5], "none of one": [6, 0, 3, 6], "alike": [4, 4, 4]}
@@ -187,8 +187,13 @@ def test_a_batch_says_how_long_its_sentences_are() -> None:
 
 
 def test_padding_within_a_sentence_leaves_lengths_unsaid() -> None:
-    assert _lengths(np.array([[True, False, True], [True, True, False]])) is None
-    assert _lengths(np.zeros((0, 0), dtype=bool)) == ()
+    task = made("tagging", 0)
+    assert task.batch(np.arange(0)).lengths == ()
+    word = int(task.split.row("ids", 0)[1])
+    within = collate(task.split, np.arange(2), padding=word, device=torch.device("cpu"))
+    assert not within.mask[0, 1]
+    assert within.mask[0, 2]
+    assert within.lengths is None
 
 
 @EVERY

@@ -15,6 +15,7 @@ from small_extractors import SENTENCES, extags
 from support import Invoke, Stdin, assert_near, refused
 
 import probtrans_cli
+from probtrans_cli import tasks
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.openie.extractions import ARG2, LOC_TIME, Extraction, tuple_to_row
@@ -42,18 +43,18 @@ def sentences_to_split() -> list[Sentence]:
 
 
 def test_sentences_are_split_at_their_coordinations(splitter: Splitter) -> None:
-    splits = list(splitter.split(sentences_to_split()[:4]))
-    assert [[list(places) for places in of] for of in splits] == [HALVES, [], [], HALVES]
+    split = splitter.predictions(sentences_to_split()[:4])
+    assert [prediction["splits"] for prediction in split] == [HALVES, [], [], HALVES]
 
 
 def test_the_recipe_of_the_coordinations_says_what_is_not_split(splitter: Splitter) -> None:
     model = splitter.model
     section = model.recipe.task.model_copy(update={"unbreakable": ["ate"]})
-    careful = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})), splitter.extractor)
-    assert list(careful.split(sentences_to_split()[:1])) == [[]]
-    section = section.model_copy(update={"unbreakable_window": 0})
-    careless = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})), splitter.extractor)
-    assert [list(map(list, of)) for of in careless.split(sentences_to_split()[:1])] == [HALVES]
+    for window, expected in ((None, []), (0, HALVES)):
+        options = section.model_copy(update={"unbreakable_window": window})
+        changed = replace(model, task=tasks.build(options, model.vocabulary, model.labels))
+        (prediction,) = Splitter(changed, splitter.extractor).predictions(sentences_to_split()[:1])
+        assert prediction["splits"] == expected
 
 
 def test_tuples_are_those_of_the_simple_sentences_by_the_words_of_the_whole(

@@ -9,9 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.tasks.masking import chosen, replaced
-
-MASK, ORDINARY = 2, torch.tensor([5, 6, 7, 8])
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.recipe.data import WordVocabulary
+from probtrans_cli.recipe.task import Masking
+from probtrans_cli.tasks.masking import Masks, chosen
 
 
 @st.composite
@@ -83,13 +84,17 @@ def test_every_candidate_is_hidden_equally_often() -> None:
 
 @pytest.mark.parametrize(("mask", "random"), [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.3, 0.5), (0.0, 0.0)])
 def test_shares_of_what_is_shown(mask: float, random: float) -> None:
+    vocabulary = build_vocabulary(WordVocabulary(min_count=1), [list("abcd")])
+    masks = Masks(Masking(mask=mask, random=random, keep=1 - mask - random), vocabulary)
+    ordinary = masks.ordinary.tolist()
+    assert sorted(map(vocabulary.decode, ordinary)) == list("abcd")
     torch.manual_seed(1)
-    ids = torch.full((400, 100), 3)
+    ids = torch.full((400, 100), vocabulary.UNKNOWN)
     hidden = torch.rand(400, 100) < 0.5
-    shown = replaced(ids, hidden, torch.rand(400, 100), mask=mask, random=random, symbol=MASK, ordinary=ORDINARY)
+    shown = masks.shown(ids, hidden, torch.rand(1, 400, 100))
     assert torch.equal(shown[~hidden], ids[~hidden])
     number = int(hidden.sum())
-    shares = {MASK: mask, 3: 1 - mask - random} | {int(id): random / 4 for id in ORDINARY}
+    shares = {vocabulary.MASK: mask, vocabulary.UNKNOWN: 1 - mask - random} | dict.fromkeys(ordinary, random / 4)
     for id, share in shares.items():
         frequency = int((shown[hidden] == id).sum()) / number
         assert frequency == pytest.approx(share, abs=4.5 * math.sqrt(share * (1 - share) / number) + 1e-12)

@@ -64,7 +64,7 @@ def test_the_reference_s_masks_are_those_of_python_s_generator(corpus: Corpus) -
     masks = corpus.task(mlm={"eval_seed": 313}).masks
     for draw in (0, 1):
         generator = random.Random(313 + draw)
-        hidden, shown = corpus.masked(masks, masks.evaluation(corpus.batch(), draw))
+        hidden, shown = corpus.masked(masks, masks.uniform(corpus.batch(), draw))
         for index in range(len(corpus.train)):
             words = corpus.train.row("ids", index).tolist()
             expected = [generator.random() < 0.3 and word != UNKNOWN for word in words]
@@ -84,7 +84,7 @@ def test_words_are_hidden_at_the_rate_and_shown_as_bert_shows_them(corpus: Corpu
     torch.manual_seed(4)
     counts = np.zeros(3)
     for _ in range(30):
-        hidden, shown = corpus.masked(masks, masks.draw(corpus.batch()))
+        hidden, shown = corpus.masked(masks, masks.uniform(corpus.batch()))
         assert torch.equal(shown[~hidden], corpus.ids[~hidden])
         assert not torch.isin(shown[hidden], torch.tensor([PAD, UNKNOWN])).any()
         masked, kept = shown[hidden] == MASK, shown[hidden] == corpus.ids[hidden]
@@ -99,7 +99,7 @@ def test_words_are_hidden_at_the_rate_and_shown_as_bert_shows_them(corpus: Corpu
 
 def test_an_exact_count_is_one_of_the_sentence(corpus: Corpus) -> None:
     masks = corpus.task(mlm={"count": "exact", "max_per_seq": 3}).masks
-    hidden, _ = corpus.masked(masks, masks.draw(corpus.batch()))
+    hidden, _ = corpus.masked(masks, masks.uniform(corpus.batch()))
     free = (corpus.ids > UNKNOWN).sum(1)
     wanted = torch.tensor([min(max(round(0.3 * int(length)), 1), 3) for length in corpus.train.lengths])
     assert torch.equal(hidden.sum(1), torch.minimum(wanted, free))
@@ -112,13 +112,13 @@ def test_masks_are_fresh_or_kept(corpus: Corpus) -> None:
         draws = []
         for seed in (1, 1, 2):
             torch.manual_seed(seed)
-            draws += [masks.draw(corpus.batch(few)) for _ in range(2)]
+            draws += [masks.uniform(corpus.batch(few)) for _ in range(2)]
         first, second, again, _, other, _ = draws
         assert torch.equal(first, again)
         assert torch.equal(first, second) is torch.equal(first, other) is not dynamic
         inside = torch.arange(first.shape[2]) < torch.from_numpy(corpus.train.lengths[few])[:, None]
         if not dynamic:
-            alone = masks.draw(corpus.batch(few[2:3]))[:, 0]
+            alone = masks.uniform(corpus.batch(few[2:3]))[:, 0]
             assert torch.equal(first[:, 2, : alone.shape[1]], alone)
             assert (first[:, ~inside] == 1.0).all()
         assert ((first[:, inside] >= 0.0) & (first[:, inside] < 1.0)).all()
@@ -127,9 +127,9 @@ def test_masks_are_fresh_or_kept(corpus: Corpus) -> None:
 def test_evaluation_masks_are_those_of_their_corpus(corpus: Corpus) -> None:
     """Also where another corpus was evaluated by the same draw before."""
     task, fresh = corpus.task(), corpus.task()
-    task.masks.evaluation(batch_of(task, corpus.dev, [0]), 0)
+    task.masks.uniform(batch_of(task, corpus.dev, [0]), 0)
     last = corpus.batch(corpus.all[-3:])
-    assert torch.equal(task.masks.evaluation(last, 0), fresh.masks.evaluation(last, 0))
+    assert torch.equal(task.masks.uniform(last, 0), fresh.masks.uniform(last, 0))
 
 
 def test_a_loss_at_all_positions_and_scores_at_hidden_ones(corpus: Corpus) -> None:
@@ -139,7 +139,7 @@ def test_a_loss_at_all_positions_and_scores_at_hidden_ones(corpus: Corpus) -> No
     network, few = corpus.network(everywhere), corpus.all[:5]
     loss = loss_of(everywhere, network, corpus.train, few)
     ids = torch.from_numpy(corpus.train.padded("ids", few, PAD))
-    draw = everywhere.masks.draw(corpus.batch(few))
+    draw = everywhere.masks.uniform(corpus.batch(few))
     shown = everywhere.masks.shown(ids, everywhere.masks.hidden(corpus.batch(few), draw), draw)
     scores = word_scores(network, shown, ids != PAD, ids != PAD)
     assert int(loss.number) == int((ids != PAD).sum())
@@ -157,7 +157,7 @@ def test_words_that_are_never_hidden(corpus: Corpus) -> None:
     for never, kept in ((["<unk>"], [UNKNOWN]), ([], []), (["<unk>", name], [UNKNOWN, 5]), ([name], [5])):
         masks = corpus.task(mlm=everything | {"never": never}).masks
         torch.manual_seed(0)
-        hidden, _ = corpus.masked(masks, masks.draw(corpus.batch()))
+        hidden, _ = corpus.masked(masks, masks.uniform(corpus.batch()))
         for id in (UNKNOWN, 5):
             assert bool(hidden[corpus.ids == id].any()) is (id not in kept)
         assert not hidden[corpus.ids == PAD].any()

@@ -500,7 +500,7 @@ def test_calibration_of_a_parser_beside_its_loss_and_its_files(invoke: Invoke, n
     assert heads["temperature"] == model.arc_temperature
     gold = list(read_conllu(Path("test.conllu").read_text("utf-8").splitlines(), "test.conllu"))
     for scored, temperature in ((heads, model.arc_temperature), (heads["without_temperature"], None)):
-        model.temper_arcs(temperature)
+        model.arc_temperature = temperature
         analyses = model.analyze([sentence.words for sentence in gold], marginals=True)
         chances = [
             analysis.marginals[i, head]
@@ -538,7 +538,7 @@ def test_a_temperature_changes_no_tree(name: str) -> None:
     words = ["two", "cheap", "farmers", "fold", "these", "short", "foxes"]
     predictions = []
     for temperature in (model.arc_temperature, 2.0 * model.arc_temperature, None):
-        model.temper_arcs(temperature)
+        model.arc_temperature = temperature
         predictions.append(next(iter(model.analyze([words]))).prediction)
     warm, warmer, plain = (prediction or {} for prediction in predictions)
     assert warm["heads"] == warmer["heads"] == plain["heads"]

@@ -190,7 +190,7 @@ def test_what_is_never_hidden() -> None:
     every = {"rate": 0.99, "max_per_seq": None}
     for options, forbidden in (({}, special), ({"never": []}, special & ~unknown), ({"whole_word": True}, special)):
         masks = corpus.task(mlm={**every, **options}).tasks["words"].masks
-        hidden = masks.hidden(batch, masks.draw(batch))
+        hidden = masks.hidden(batch, masks.uniform(batch))
         assert not (hidden & forbidden).any()
         assert torch.equal(hidden | forbidden, torch.ones_like(hidden))
 

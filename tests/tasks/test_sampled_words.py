@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.models.base import Outputs
-from probtrans_cli.tasks.mlm import Sampler, chances, cross_entropy, frequencies
+from probtrans_cli.tasks.mlm import PredictedWords, chances, cross_entropy, frequencies
 
 
 def test_chances_are_in_proportion_to_frequencies_up_to_certainty() -> None:
@@ -29,7 +29,7 @@ def test_a_loss_over_all_words_is_the_full_one(kind: str, number: int) -> None:
     for sampled in (None, 10_000):
         made = Made(kind, number)
         task: Any = getattr(made.task, "tasks", {"words": made.task})["words"]
-        task.sampler = Sampler(sampled, made.vocabulary)
+        task.sampled = sampled
         torch.manual_seed(1)
         batch = made.task.training(made.batch([0, 1, 2]))
         assert (batch.candidates is None) == (sampled is None)
@@ -47,7 +47,9 @@ def test_sums_are_on_average_those_over_the_vocabulary_and_gradients_nearly() ->
     gold = batch.ids[0]
     frequency = torch.from_numpy(frequencies(made.split, made.vocabulary))
     scores = (frequency.log() + 0.5 * torch.randn(len(gold), words)).float().requires_grad_()
-    sampler, draws = Sampler(words // 2, made.vocabulary), 2000
+    task, draws = made.task, 2000
+    assert isinstance(task, PredictedWords)
+    task.sampled = words // 2
 
     def gradient(batch: Any) -> Tensor:
         seen = scores if batch.candidates is None else scores[:, batch.candidates]
@@ -56,7 +58,7 @@ def test_sums_are_on_average_those_over_the_vocabulary_and_gradients_nearly() ->
 
     sums, mean, uncorrected = [], torch.zeros_like(scores), torch.zeros_like(scores)
     for _ in range(draws):
-        drawn = sampler.sampled(batch, gold)
+        drawn = task.with_candidates(batch, gold)
         assert drawn.candidates is not None
         assert drawn.log_chance is not None
         assert torch.isin(gold, drawn.candidates).all()

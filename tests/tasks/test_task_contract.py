@@ -12,7 +12,7 @@ from made_tasks import CASES_OF, EVERY, Made, made, near, parts_of
 from small_tasks import evaluation
 
 from probtrans_cli import tasks
-from probtrans_cli.tasks.base import Counts, by_sentence
+from probtrans_cli.tasks.base import Counts, Task, by_sentence
 from probtrans_cli.trained.evaluation import evaluate
 
 CHARACTERS = {"tagging", "ner", "mlm", "cogs", "classification", "coordination"}
@@ -20,6 +20,12 @@ CHARACTERS = {"tagging", "ner", "mlm", "cogs", "classification", "coordination"}
 
 def test_every_kind_has_a_row() -> None:
     assert tasks.TASKS.keys() == CASES_OF.keys()
+
+
+def test_a_task_has_few_members() -> None:
+    """What a single task needs is its own, and what is data stands in its `Answers`."""
+    members = {name for name in (*vars(Task), *Task.__annotations__) if not name.startswith("_")} | {"__init__"}
+    assert len(members) <= 20
 
 
 @EVERY
@@ -72,7 +78,7 @@ def test_measured_counts_are_additive(kind: str, number: int, final: bool) -> No
     case = made(kind, number)
     task, cut = case.task, parts_of(case.split)
     whole, added = Counts(), Counts()
-    for draw in range((task.draws or 1) if final else 1):
+    for draw in range((task.answers.draws or 1) if final else 1):
         for counts, batches in ((whole, [np.concatenate(cut)]), (added, cut)):
             for indices in batches:
                 batch = task.evaluation(case.batch(indices), draw)

@@ -15,7 +15,7 @@ from probtrans_cli import models
 from probtrans_cli.models.base import Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.task import Tagging
-from probtrans_cli.tasks.base import Answers, Term
+from probtrans_cli.tasks.base import Answers, Term, abstained
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.tasks.parts import Part, Parts
 from probtrans_cli.tasks.tagging import WordTagging
@@ -25,7 +25,7 @@ WEIGHTS = {"upos": 1.0, "xpos": 0.25}
 
 
 class TwoTags(Parts):
-    answers = Answers(kind="two_tags", abstains=True)
+    answers = Answers(kind="two_tags", abstains={column: f"{column}_probability" for column in COLUMNS})
 
     def __init__(self, section: Any, vocabulary: Any, labels: Mapping[str, list[str]]) -> None:
         parts = {
@@ -115,8 +115,17 @@ def test_a_prediction_stands_where_its_parts_do(corpus: Corpus) -> None:
     places = corpus.task.places(prediction, probability=False)
     assert places.columns == {"upos": ["A", "B"], "xpos": ["x", "y"]}
     assert places.notes == [["A", "x"], ["B", "y"]]
-    rest, left_out = corpus.task.abstained(prediction, 0.5)
+    rest, left_out = abstained(prediction, corpus.task.answers.abstains, 0.5)
     assert (rest["upos"], rest["xpos"], left_out) == (["A", "_"], ["_", "y"], [False, True, True, False])
+
+
+def test_a_part_has_its_own_scores_where_the_name_of_another_ends_in_its_name(corpus: Corpus) -> None:
+    corpus.task.tasks["pos"] = corpus.task.tasks["upos"]
+    try:
+        outputs = Outputs(scores={name: torch.zeros(1) for name in ("pos", "pos.other", "upos", "upos.more")})
+        assert corpus.task.outputs_of("pos", outputs).scores.keys() == {"words", "other"}
+    finally:
+        del corpus.task.tasks["pos"]
 
 
 def test_a_part_that_wants_nothing_of_a_batch_is_left_out(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
