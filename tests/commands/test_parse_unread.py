@@ -22,6 +22,17 @@ EMPTY = "without a word, with an empty analysis: 1 sentence\n"
 Say = Callable[..., Any]
 
 
+def limit_positions(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
+    """Let every network that is made have so many positions."""
+    make = Network.__init__
+
+    def limited(self: Network, *args: Any, **options: Any) -> None:
+        make(self, *args, **options)
+        self.longest = longest
+
+    monkeypatch.setattr(Network, "__init__", limited)
+
+
 @pytest.fixture
 def say(extractors: Path, invoke: Invoke, stdin: Stdin, monkeypatch: pytest.MonkeyPatch) -> Say:
     """What `parse` of a run does with some lines."""
@@ -117,7 +128,7 @@ def test_a_sentence_that_is_not_read_has_no_matrix_of_heads(runs: Path, invoke: 
 @pytest.mark.parametrize("form", ["jsonl", "html"])
 def test_positions_that_the_model_lacks(form: str, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     """Extra words take three of them."""
-    monkeypatch.setattr(Network, "longest", 34)
+    limit_positions(monkeypatch, 34)
     ran = say("tuples", "-f", form)
     assert ran.code == 0, ran.err
     assert "<stdin>:5: a sentence of 44 tokens, and the model has 34 positions for them: it is not read" in ran.err
@@ -129,7 +140,7 @@ def test_positions_that_the_model_lacks(form: str, say: Say, monkeypatch: pytest
 
 
 def test_sentences_that_are_split_before(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Network, "longest", 34)
+    limit_positions(monkeypatch, 34)
     ran = say("tuples", "-f", "jsonl", "--coordination", "runs/coordinated", *LIMIT)
     assert ran.code == 0, ran.err
     records = ran.records

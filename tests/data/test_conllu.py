@@ -19,7 +19,6 @@ from probtrans_cli.data.readers.lines import read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import DataError
-from probtrans_cli.statistics.parse_scores import Row, parsed_rows
 
 BLOCK = """\
 # sent_id = 1
@@ -411,7 +410,8 @@ def test_sentences_have_their_trees() -> None:
     assert sentence.parents == [1, -1, 1]
     assert sentence.tags["deprel"] == ["nsubj:pass", "root", "obj"]
     assert sentence.tags["udeprel"] == ["nsubj", "root", "obj"]
-    assert parsed_rows(sentence.form or "")[0] == Row(2, "nsubj:pass", "X", "_", "_")
+    assert sentence.form is not None
+    assert sentence.form.split("\n")[0] == "2\tnsubj:pass\tX\t_\t_"
     assert part.parents == [UNKNOWN, 0]
 
 

@@ -124,7 +124,7 @@ def test_words_written_as_a_mask_are_filled(trained: Path, sentences: list[Sente
 def test_a_sentence_that_is_too_long_is_named(
     tagger: Model, sentences: list[Sentence], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(tagger.network), "longest", 3)
+    monkeypatch.setattr(tagger.network, "longest", 3)
     where = replace(sentences[0], where="some.txt:7")
     with pytest.raises(DataError, match=r"some\.txt:7: a sentence of \d+ tokens, and the model has 3 positions"):
         list(predictions(tagger, [Sentence(["a", "b"]), where]))

@@ -54,8 +54,9 @@ def conllu(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[st
             continue
         if analysis.sentence.unread:
             # A sentence that is not read has no annotation, which could be taken for the model's; its name stays.
+            name = analysis.sentence.id
+            name_line = [] if name is None else [f"# sent_id = {name}"]
             alone = replace(analysis.sentence, lines=None, rows=None)
-            name_line = [] if alone.id is None else [f"# sent_id = {alone.id}"]
             lines = [*name_line, *annotated(alone)]
             rows = list(range(len(lines) - len(alone.words), len(lines)))
             analysis = Analysis(replace(alone, lines=lines, rows=rows))  # noqa: PLW2901
