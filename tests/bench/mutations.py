@@ -33,7 +33,7 @@ class Mutation(NamedTuple):
     tests: str
 
 
-CRF = "models/probabilistic/crf.py"
+CRF, INFERENCE = "models/probabilistic/crf.py", "models/probabilistic/inference.py"
 EQ = "tests/models/test_equations.py tests/models/test_energy.py tests/models/test_exact.py"
 MUTATIONS = (
     # the field, as its equations stand
@@ -44,8 +44,8 @@ MUTATIONS = (
     Mutation(CRF, 'torch.einsum("bikcr,bjkcr->bckij", u, v)', 'torch.einsum("bikcr,bjkcr->bckji", u, v)', EQ),
     Mutation(CRF, "dropped = now if self.inference.asynchronous else before", "dropped = before", EQ),
     Mutation(CRF, "torch.sub(-self.expected_score(Q), entropy)", "torch.add(-self.expected_score(Q), entropy)", EQ),
-    Mutation(CRF, "value=True) & mask[:, None, :, None]", "value=True)", EQ),
-    Mutation("models/probabilistic/inference.py", "new = (1.0 - self.damping) * new", "new = self.damping * new", EQ),
+    Mutation(INFERENCE, "value=True) & mask[:, None, :, None]", "value=True)", EQ),
+    Mutation(INFERENCE, "new = (1.0 - self.damping) * new", "new = self.damping * new", EQ),
     Mutation(
         "models/probabilistic/matrix_tree.py",
         "(root[:, :k] - sum_of_both).exp()",

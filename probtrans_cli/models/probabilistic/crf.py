@@ -23,8 +23,7 @@ heads with the heads. The representation of a word is ``M_Z`` after the last ite
 Dropout falls on the head distributions (the same ones in every message) and on ``S + G``, as in the paper's code.
 Spherical labels and rectified features have other means than the softmax (``inference.py``); trees other marginals.
 Where heads have labels (not in the paper), a word has one head variable ``H_i`` with the values (j, c): its ``softmax``
-is over candidates *and* channels, so that ``Q_ic(j)`` is the joint ``Q_i(j,c)``; dropout then falls on an arc, with all
-of its labels. Of trees, an arc weighs ``Σ_c exp M_ic(j)``.
+is over candidates *and* channels, and ``Q_ic(j)`` the joint ``Q_i(j,c)``. Of trees, an arc weighs ``Σ_c exp M_ic(j)``.
 
 To change an equation, edit a ``score`` below and train with ``runtime.messages: plain``; to add a factor, write a class
 like :class:`Ternary` and register it (docs/extending.md). ``fast/`` computes the same without work on padding.
@@ -46,33 +45,18 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.func import grad
 from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.inference import (
-    Inference,
-    Sentences,
-    State,
-    labels_allowed,
-    latent_of,
-    over,
-)
-from probtrans_cli.models.probabilistic.matrix_tree import head_marginals
-
-# --- factors --------------------------------------------------------------------------------------------------------
+from probtrans_cli.models.probabilistic.inference import Inference, Sentences, State, derivatives, latent_of, masked
 
 
 class Factor(nn.Module, ABC):
     """A kind of factor: its parameters, and its expected score, from which messages and energy follow."""
 
-    candidates: int = 0
-    """How many candidates it adds to those of the heads, behind words and root."""
-    has_root: ClassVar[bool] = False
-    """Whether it adds the root to the candidates of the heads, before those of others."""
-    root_labels: int = 0
-    """How many labels the root has; 0 = the factor has no root, or a root without labels."""
-    second_heads: tuple[int, int] | None = None
-    """The numbers (g, k) of second heads of a word and of their candidates."""
+    candidates: int = 0  # how many candidates it adds to those of the heads, behind words and root
+    has_root: ClassVar[bool] = False  # whether it adds the root to the candidates of the heads, before those of others
+    root_labels: int = 0  # how many labels the root has; 0 = the factor has no root, or a root without labels
+    second_heads: tuple[int, int] | None = None  # the numbers (g, k) of second heads of a word and of their candidates
 
     @abstractmethod
     def score(self, Q: State, sentences: Sentences) -> Float[Tensor, " b"]:
@@ -86,8 +70,7 @@ class Ternary(Factor):
     """``T[f(i-j),c,a,b]`` between a word's label, its head and the head's label (Eq. 2)."""
 
     distance: int | None
-    causal: bool = False
-    """Whether heads are earlier words: there is no bucket for later ones."""
+    causal: bool = False  # whether heads are earlier words: there is no bucket for later ones
 
     @abstractmethod
     def sides(self, labels: Float[Tensor, "b n d"]) -> tuple[Float[Tensor, "b n k c r"], Float[Tensor, "b n k c r"]]:
@@ -134,9 +117,6 @@ class Globals(Factor):
         return (self.chosen(Q) * F).sum((1, 2, 3))
 
 
-# --- mean field -----------------------------------------------------------------------------------------------------
-
-
 class MeanField:
     """The inference of one batch."""
 
@@ -152,21 +132,14 @@ class MeanField:
         root = sum(factor.root_labels for factor in factors[0])
         extra = any(factor.has_root for factor in factors[0]) + sum(factor.candidates for factor in factors[0])
         second = next((factor.second_heads for factor in factors[0] if factor.second_heads is not None), None)
-        # Heads are all words of the sentence but the word itself, or all earlier ones.
-        word = torch.arange(n, device=mask.device)
-        others = word < word[:, None] if inference.causal else word != word[:, None]
-        allowed = (mask[:, None, :] & mask[:, :, None] & others)[:, None]
-        self.allowed = functional.pad(allowed, (0, extra), value=True) & mask[:, None, :, None]
-        if inference.root_label:
-            self.allowed = labels_allowed(self.allowed, n, inference.channels)
+        self.allowed = inference.candidates(mask, extra)
         self.M = State(
             labels=self.latent.start(unary, inference.labels.weight),
             heads=unary.new_zeros(b, inference.channels, n, n + extra),
             root=unary.new_zeros(b, root) if root else None,
             features=None if second is None else unary.new_zeros(b, n, *second),
         )
-        means = {name: self._mean(name, M) for name, M in self.M._asdict().items() if M is not None}
-        self.Q = self.M._replace(**means)
+        self.Q = self.M._replace(**{name: self._mean(name, M) for name, M in self.M._asdict().items() if M is not None})
 
     def expected_score(self, Q: State) -> Float[Tensor, " b"]:
         """Return ``E(Q)`` of every sentence, with the potentials of this iteration."""
@@ -177,17 +150,7 @@ class MeanField:
     def messages(self, Q: State, *variables: str) -> dict[str, Tensor]:
         """Return the derivatives ``∂E/∂Q`` by the distributions of some variables."""
         values = {name: values for name, values in Q._asdict().items() if name in variables and values is not None}
-        if torch.is_inference_mode_enabled():  # where autograd keeps nothing; the import takes a second or more
-            derivatives: dict[str, Tensor] = grad(lambda some: self.expected_score(Q._replace(**some)).sum())(values)
-            return derivatives
-        # Aliases, so that these are derivatives by the distributions alone, and not through what they depend on.
-        further = torch.is_grad_enabled()
-        with torch.enable_grad():
-            free = {name: some.view_as(some) if some.requires_grad else some.detach() for name, some in values.items()}
-            for some in free.values():
-                some.requires_grad_()
-            score = self.expected_score(Q._replace(**free)).sum()
-            return dict(zip(free, torch.autograd.grad(score, list(free.values()), create_graph=further), strict=True))
+        return derivatives(lambda some: self.expected_score(Q._replace(**some)).sum(), values)
 
     def iterate(self) -> None:
         """Update every variable once."""
@@ -222,11 +185,7 @@ class MeanField:
             return self.latent.mean(M)
         if name == "features":
             return self.inference.of_features.mean(M) * self.mask[:, :, None, None]
-        if not self.inference.tree:
-            return over(M, self.allowed, labelled=self.inference.labelled)
-        if self.inference.labelled:
-            M = M.masked_fill(~self.allowed, torch.finfo(M.dtype).min)
-        return head_marginals(M, self.mask, labelled=self.inference.labelled)
+        return self.inference.head_distributions(M, self.allowed, self.mask)
 
     def _drop(self, values: Tensor) -> Tensor:
         return functional.dropout(values, self.dropout) if self.dropout > 0.0 else values
@@ -257,8 +216,7 @@ class MeanField:
             if iteration > 0:
                 self.iterate()
             if iteration in history:
-                M = self.M.heads
-                scores = M.masked_fill(~self.allowed, torch.finfo(M.dtype).min) if self.inference.scored else None
+                scores = masked(self.M.heads, self.allowed) if self.inference.scored else None
                 kept.append(self.Q._replace(scores=scores))
         self.unary = unary
         return kept
@@ -284,10 +242,7 @@ class MeanField:
 
 
 def bucket_of(x: Int[Tensor, "*n"], distance: int | None, *, causal: bool = False) -> Int[Tensor, "*n"]:
-    """Return the bucket ``f(x)`` of distances ``x = i - j`` of a child i and a head j (Eq. 10).
-
-    ``distance``: γ, None for one bucket; ``causal``: of earlier heads alone.
-    """
+    """Return the bucket ``f(x)`` of distances ``x = i - j`` of child and head, for γ (Eq. 10; None: one bucket)."""
     if distance is None:
         return torch.zeros_like(x)
     if causal:

@@ -25,7 +25,7 @@ H        entropy     [*]       in nats; of a spherical variable 0 where it is un
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,7 +33,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.func import grad
+from torch.nn import functional
 
+from probtrans_cli.models.probabilistic.matrix_tree import head_marginals
 from probtrans_cli.recipe.model.probabilistic import LatentKind
 
 _STEPS = 2  # of the ratios' recurrence, below an approximation that is the better the higher the order
@@ -83,6 +86,11 @@ def labels_allowed(heads: Bool[Tensor, "b 1 n m"], root: int, channels: int) -> 
     return heads & (of_root == first[:, None, None])
 
 
+def masked(scores: Float[Tensor, "b c n m"], allowed: Bool[Tensor, "b k n m"]) -> Float[Tensor, "b c n m"]:
+    """Return the scores, very low where there is no candidate."""
+    return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+
+
 def over(
     scores: Float[Tensor, "b c n m"], allowed: Bool[Tensor, "b k n m"], *, labelled: bool = False
 ) -> Float[Tensor, "b c n m"]:
@@ -90,7 +98,7 @@ def over(
 
     ``labelled``: over the rows of all channels of a word together.
     """
-    scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    scores = masked(scores, allowed)
     if not labelled:
         return scores.softmax(-1) * allowed
     together = scores.transpose(1, 2)
@@ -247,3 +255,37 @@ class Inference:
     root_label: bool = False
     scored: bool = False
     causal: bool = False
+
+    def candidates(self, mask: Bool[Tensor, "b n"], extra: int) -> Bool[Tensor, "b c n m"]:
+        """Return the candidates of every head: all words but the word itself, or all earlier ones, and ``extra``."""
+        n = mask.shape[1]
+        word = torch.arange(n, device=mask.device)
+        others = word < word[:, None] if self.causal else word != word[:, None]
+        words = (mask[:, None, :] & mask[:, :, None] & others)[:, None]
+        allowed = functional.pad(words, (0, extra), value=True) & mask[:, None, :, None]
+        return labels_allowed(allowed, n, self.channels) if self.root_label else allowed
+
+    def head_distributions(
+        self, M: Float[Tensor, "b c n m"], allowed: Bool[Tensor, "b k n m"], mask: Bool[Tensor, "b n"]
+    ) -> Float[Tensor, "b c n m"]:
+        """Return ``Q_H`` for the scores ``M``: a softmax over the candidates of each head, or marginals of trees."""
+        if not self.tree:
+            return over(M, allowed, labelled=self.labelled)
+        return head_marginals(masked(M, allowed) if self.labelled else M, mask, labelled=self.labelled)
+
+
+def derivatives(
+    score: Callable[[dict[str, Tensor]], Float[Tensor, ""]], values: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return the derivatives of a score by some values; through them gradients flow to what they depend on."""
+    if torch.is_inference_mode_enabled():  # where autograd keeps nothing; the import takes a second or more
+        result: dict[str, Tensor] = grad(score)(dict(values))
+        return result
+    # Aliases, so that these are derivatives by the values alone, and not through what they depend on.
+    further = torch.is_grad_enabled()
+    with torch.enable_grad():
+        free = {name: some.view_as(some) if some.requires_grad else some.detach() for name, some in values.items()}
+        for some in free.values():
+            some.requires_grad_()
+        gradients = torch.autograd.grad(score(free), list(free.values()), create_graph=further)
+    return dict(zip(free, gradients, strict=True))
