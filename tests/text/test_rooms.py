@@ -206,3 +206,15 @@ def test_names_say_what_things_are() -> None:
     assert {name for name, _ in names} >= {"sentence", "score", "mask"}
     fillers = [f"{place}: {name}" for name, place in names if name in FILLERS]
     assert len(fillers) <= 0.005 * len(names), f"{len(fillers)} of {len(names)}: " + "\n".join(fillers)
+
+
+def test_functions_are_no_fragments() -> None:
+    """A reader follows steps, not names: the mean function has as many lines as in code that is read with pleasure."""
+    functions = [
+        node for path in FILES for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    lines = [(node.end_lineno or node.lineno) - node.lineno + 1 for node in functions]
+    assert sum(lines) / len(lines) >= 12
+    assert len(FILES) <= 210
+    page = (PACKAGE / "models" / "probabilistic" / "crf.py").read_text("utf-8")
+    assert page.count("\n") <= 250, "the equations are one page"
