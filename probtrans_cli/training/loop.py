@@ -445,9 +445,9 @@ class Trainer:
         try:
             yield
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            # torch raises a plain RuntimeError on the CPU.
-            of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "memory" in str(error)
-            if not of_memory:
+            # On a CPU torch raises a plain RuntimeError, as it does for an illegal access to a GPU's memory.
+            unallocated = "allocate memory" in str(error) or "out of memory" in str(error)
+            if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not unallocated:
                 raise
             who = f"{self.ranks.name}: " if self.ranks.name else ""
             longest = int(self.train_split.lengths[indices].max())

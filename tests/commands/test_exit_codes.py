@@ -177,6 +177,16 @@ def test_out_of_memory_exits_6(fresh: Path, invoke: Invoke, monkeypatch: pytest.
     refused(invoke("train", "tiny.yaml"), 6, "out of memory", "sentences", "train.batch_words")
 
 
+def test_another_error_about_memory_is_no_lack_of_it(
+    fresh: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = RuntimeError("CUDA error: an illegal memory access was encountered")
+    monkeypatch.setattr("probtrans_cli.tasks.mlm.MaskedLanguageModelling.terms", raising(error))
+    ran = invoke("train", "tiny.yaml")
+    assert ran.code == 1
+    assert "train.batch_words" not in ran.err
+
+
 def test_out_of_memory_in_evaluation_exits_6(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("probtrans_cli.models.network.Network.potentials", raising(OUT_OF_MEMORY))
     for ran in (invoke("parse", "runs/tiny", "dev.conllu"), invoke("eval", "runs/tiny")):

@@ -213,6 +213,19 @@ def test_an_edited_equation_is_not_passed_over_in_silence(monkeypatch: pytest.Mo
     assert "runtime.messages=plain" in (caught.value.hint or "")
 
 
+def test_an_edit_that_concerns_far_heads_alone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    score = Ternary.score
+
+    def near(self: Ternary, Q: State, sentences: Any) -> Tensor:
+        word = torch.arange(Q.labels.shape[1])
+        far = (word[:, None] - word).abs() > 20
+        return score(self, Q, sentences) - (Q.word_heads * far).sum((1, 2, 3))
+
+    monkeypatch.setattr(Ternary, "score", near)
+    with pytest.raises(UsageError, match="differ from the equations"):
+        encoder().check_forms()
+
+
 def test_the_plain_equations_have_second_derivatives() -> None:
     """They are derivatives of the score by automatic differentiation; fast ones are partly written by hand."""
     model = encoder(messages="plain", labels=2, channels=1, iterations=2)

@@ -428,11 +428,12 @@ class ProbabilisticTransformer(ModelSection):
 
     @model_validator(mode="before")
     @classmethod
-    def _distance_of_rotary(cls, values: Any) -> Any:
-        """Leave `distance` out where the decomposition is `rotary`, which has no threshold."""
+    def _distance_without_buckets(cls, values: Any) -> Any:
+        """Leave `distance` out where the decomposition has no buckets, and so no threshold."""
         decomposition = values.get("decomposition") if isinstance(values, Mapping) else None
         kind = decomposition.get("kind") if isinstance(decomposition, Mapping) else getattr(decomposition, "kind", None)
-        return {"distance": None, **values} if kind == "rotary" else values
+        section = DECOMPOSITIONS.get(kind) if isinstance(kind, str) else None
+        return values if section is None or section.has_buckets else {"distance": None, **values}
 
     @property
     def facts(self) -> Facts:
