@@ -107,8 +107,12 @@ def places_of_kinds(kinds: Sequence[str]) -> dict[str, list[int]]:
     and proper nouns are, VERB, PREP, and all others."""
     places: dict[str, list[int]] = {}
     for i, kind in enumerate(kinds):
-        places.setdefault("NOUN" if kind.endswith("NOUN") else kind, []).append(i)
+        places.setdefault(_merged_kind(kind), []).append(i)
     return places
+
+
+def _merged_kind(kind: str) -> str:
+    return "NOUN" if kind.endswith("NOUN") else kind
 
 
 def parents_by_category(labels: GraphLabels) -> list[str]:
@@ -118,7 +122,7 @@ def parents_by_category(labels: GraphLabels) -> list[str]:
     places = places_of_kinds(kinds)
     texts = []
     for i, parent in enumerate(labels.parents):
-        kind = "NOUN" if kinds[parent].endswith("NOUN") else kinds[parent]
+        kind = _merged_kind(kinds[parent])
         before = bisect_right if parent > i else bisect_left
         number = before(places[kind], parent) - before(places[kind], i)
         texts.append("" if parent < 0 else f"{number:+d} {kind}".strip())

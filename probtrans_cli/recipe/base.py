@@ -96,7 +96,7 @@ GROUP = "probtrans.kinds"
 
 
 class Table(dict[str, R]):
-    """Rows by name, in the order in which :meth:`enter` added them; ``noun`` is what messages call a row."""
+    """Rows by name, in the order in which :meth:`enter` added them, the only way to add one; ``noun``: of messages."""
 
     def __init__(self, noun: str) -> None:
         super().__init__()

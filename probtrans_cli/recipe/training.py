@@ -45,11 +45,12 @@ class Schedule(KindSection):
     def drops_after(self) -> int | None:
         """Evaluations without a better dev score before the rate drops; None = it never drops, and no dev set is
         needed."""
-        return getattr(self, "patience", None)
+        return None
 
     def ends_at(self, rate: float) -> bool:
         """Return True if the training ends with this rate, which a drop has made."""
-        return rate < getattr(self, "min_lr", 0.0)
+        del rate
+        return False
 
 
 SCHEDULES: Kinds[Schedule] = Kinds("schedule")
@@ -71,6 +72,13 @@ class PlateauSchedule(Schedule):
     def rate(self, lr: float, done: float, drops: int) -> float:
         del done
         return lr * self.factor**drops
+
+    @property
+    def drops_after(self) -> int:
+        return self.patience
+
+    def ends_at(self, rate: float) -> bool:
+        return rate < self.min_lr
 
 
 class _WarmedUp(Schedule):

@@ -109,19 +109,7 @@ def instances(
                 continue
             pairs = _next_or_random if kind == "nsp" else _ordered_or_swapped
             for pair in pairs(corpus, document, target, generator):
-                assert pair.second is not None, "of two stretches"
-                first, second = (end - begin for begin, end in (pair.first, pair.second))
-                if first + second <= usable:
-                    yield pair
-                    continue
-                # The longer stretch, or the second of equal ones, loses a token until both fit.
-                keep = max(usable - second, (usable + 1) // 2), max(usable - first, usable // 2)
-                stretches: list[Stretch] = []
-                for (begin, end), length in zip((pair.first, pair.second), keep, strict=True):
-                    surplus = max(end - begin - length, 0)
-                    front = int(generator.binomial(surplus, 0.5)) if surplus else 0
-                    stretches.append((begin + front, end - surplus + front))
-                yield Instance(stretches[0], stretches[1], pair.label)
+                yield _truncated(pair, usable, generator)
 
 
 def _next_or_random(corpus: Corpus, document: int, target: int, generator: np.random.Generator) -> Iterator[Instance]:
@@ -156,6 +144,21 @@ def _ordered_or_swapped(
         both = corpus.stretch(start, middle), corpus.stretch(middle, stop)
         yield Instance(both[1], both[0], 1) if generator.random() < 0.5 else Instance(both[0], both[1], 0)
         start = stop
+
+
+def _truncated(pair: Instance, usable: int, generator: np.random.Generator) -> Instance:
+    assert pair.second is not None, "of two stretches"
+    first, second = (end - begin for begin, end in (pair.first, pair.second))
+    if first + second <= usable:
+        return pair
+    # The longer stretch, or the second of equal ones, loses a token until both fit.
+    keep = max(usable - second, (usable + 1) // 2), max(usable - first, usable // 2)
+    stretches: list[Stretch] = []
+    for (begin, end), length in zip((pair.first, pair.second), keep, strict=True):
+        surplus = max(end - begin - length, 0)
+        front = int(generator.binomial(surplus, 0.5)) if surplus else 0
+        stretches.append((begin + front, end - surplus + front))
+    return Instance(stretches[0], stretches[1], pair.label)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -151,8 +151,8 @@ def _by_fingerprint(recipe: Recipe, fingerprint: str) -> Prepared | None:
 
 
 def open_prepared(folder: Path, manifest: dict[str, Any] | None = None) -> Prepared:
-    """Open a folder that :func:`prepare` made, without looking at its sources; ``manifest``: of one that has no file of
-    it yet."""
+    """Open a folder that :func:`prepare` made, without looking at its sources; ``manifest``: its content,
+    where the folder has no `manifest.json` yet."""
     manifest = manifest or read_manifest(folder)
     if manifest is None:
         hint = "run `probtrans prepare RECIPE`"

@@ -88,14 +88,12 @@ class Pieces(Vocabulary):
 
     def _ids_of(self, word: str) -> list[int]:
         normal = self.normalise(word)
-        divisible = normal not in SPECIALS and len(normal) <= LONGEST_WORD
-        return (self._divide(normal) if divisible else []) or [UNKNOWN]
+        return (self._divide(normal) if _divisible(normal) else []) or [UNKNOWN]
 
     def _spans(self, word: str) -> list[tuple[int, int]]:
         """Return the characters ``[begin, end)`` of each piece in the word as it is written."""
         normal = self.normalise(word)
-        divisible = normal not in SPECIALS and len(normal) <= LONGEST_WORD
-        lengths = list(self._lengths(normal)) if divisible else []
+        lengths = list(self._lengths(normal)) if _divisible(normal) else []
         if not lengths:
             return [(0, len(word))]
         # Some characters become two in lower case (`İ`). For each character in lower case: its place in the word.
@@ -106,6 +104,10 @@ class Pieces(Vocabulary):
             (written[start], written[end - 1] + 1 if end > start else written[start])
             for start, end in pairwise(accumulate(lengths, initial=0))
         ]
+
+
+def _divisible(word: str) -> bool:
+    return word not in SPECIALS and len(word) <= LONGEST_WORD
 
 
 # --- characters -------------------------------------------------------------------------------------------------------
