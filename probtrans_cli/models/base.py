@@ -250,9 +250,6 @@ class Encoder(nn.Module, ABC):
     word_std: float | None = None
     """The standard deviation of the words' vectors at the start; None = Xavier-uniform."""
 
-    logit_scale: float = 1.0
-    """The factor of scores that the vectors of words themselves give."""
-
     scales: Scales | None = None
     """What start, rates and scores are multiplied by, where the recipe has a `base_width`."""
 
@@ -296,6 +293,11 @@ class Encoder(nn.Module, ABC):
         """Return its parameters from below, if it has layers of their own: first those below the layers, then those of
         each layer. Parameters above the last layer are left out."""
         return ()
+
+    @property
+    def logit_scale(self) -> float:
+        """The factor of scores that the vectors of words themselves give."""
+        return 1.0 if self.scales is None else self.scales.logits
 
     def scaled(self) -> Iterator[tuple[nn.Parameter, Scale]]:
         """Yield the parameters whose start and rate have a factor other than 1, with a `base_width`."""

@@ -405,9 +405,15 @@ class SeveralOutputs(OutputLayer, nn.Module):
         self.sentence = next(iter(represent), None)
         self.sizes = {self._named(name, key): of for name, layer in layers.items() for key, of in layer.sizes.items()}
         self.has_moments = all(layer.has_moments for layer in layers.values())
+        self.deciding: str | None = None
         for name, layer in layers.items():
-            if layer.decisions and not self.decided:
-                self.decisions, self.decision, self.decided = layer.decisions, layer.decision, f"{name}.{layer.decided}"
+            if layer.decisions and self.deciding is None:
+                self.decisions, self.decision, self.deciding = layer.decisions, layer.decision, name
+
+    def decide(self, choice: float) -> None:
+        layer = self.get_submodule(self.deciding or "")
+        assert isinstance(layer, OutputLayer), "a part's"
+        layer.decide(choice)
 
     def read(self, view: View) -> Mapping[str, Values]:
         wanted = self.answering if view.wants.parts is None else view.wants.parts

@@ -43,7 +43,7 @@ class StackedEncoder(Encoder):
         self.projection = Linear(lower.facts.width, upper.facts.unary_width, bias=False)
         nn.init.xavier_uniform_(self.projection.weight)
         self.upper = upper
-        self.latent_mean, self.word_std = upper.latent_mean, lower.word_std
+        self.latent_mean = upper.latent_mean
 
     @property
     def top(self) -> Encoder:
@@ -65,6 +65,9 @@ class StackedEncoder(Encoder):
         in_stages = {id(parameter) for stage in (below, *layers) for parameter in stage}
         above = [parameter for parameter in self.lower.parameters() if id(parameter) not in in_stages]
         return (below, *layers[:-1], [*layers[-1], *above])
+
+    def start_words(self, table: Float[Tensor, "v d"]) -> None:
+        self.lower.start_words(table)
 
     def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
         tokens, scores = self._scores(words)

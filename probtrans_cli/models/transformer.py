@@ -68,8 +68,6 @@ class TransformerEncoder(Encoder):
         self.messages = messages
         positions, width = section.positions, section.width
         self.scales = scales_of_transformer(section)
-        if self.scales is not None:
-            self.logit_scale = self.scales.logits
         self.sinusoidal = isinstance(positions, SinusoidalPositions)
         self.positions: nn.Parameter | None = None
         if positions.table_rows is not None:

@@ -209,7 +209,8 @@ class Task(ABC):
     # --- the network --------------------------------------------------------------------------------------------------
 
     def output(self, encoder: Encoder) -> OutputLayer:
-        """Make the output layer: from words' states to scores, one linear layer unless a task has its own."""
+        """Make the output layer, from words' states to scores, and say in :attr:`output_rows` what its rows stand for,
+        where they may fit another model's. Here: one linear layer."""
         return LinearOutput(encoder.facts.width, self.outputs)
 
     def start(self, network: Network, split: Split) -> None:

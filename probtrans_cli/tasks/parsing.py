@@ -248,7 +248,9 @@ class Tags(WordTagging):
     """A column of tags beside arcs: scores are wanted of all words, also of those without a tag."""
 
     by_features = False  # whether a tag is scored by its features
-    training = Task.training
+
+    def training(self, batch: Batch) -> Batch:
+        return batch  # the arcs, the first part, drop its words
 
     def output(self, encoder: Encoder) -> OutputLayer:
         if not self.by_features:
@@ -272,6 +274,7 @@ class Tags(WordTagging):
 class WordsBeside(MaskedLanguageModelling):
     """Hidden words of sentences without labels; no word of the others is hidden, and none in an evaluation."""
 
+    answers = replace(MaskedLanguageModelling.answers, draws=None)
     evaluation = Task.evaluation
 
     def start(self, network: Network, split: Split) -> None:

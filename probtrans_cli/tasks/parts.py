@@ -67,6 +67,9 @@ class Parts(Task):
         self.parts, self.all_parts = dict(parts), {**parts, **beside}
         self.tasks = {name: part.task for name, part in self.all_parts.items()}
         self.outputs = next(iter(self.tasks.values())).outputs
+        draws = next((n for part in parts.values() if (n := part.task.answers.draws) is not None), None)
+        if draws is not None:  # some part hides words, so an evaluation goes over its masks
+            self.answers = replace(self.answers, draws=draws)
         self.columns = {name: fill for task in self.tasks.values() for name, fill in task.columns.items()}
 
     def output(self, encoder: Encoder) -> SeveralOutputs:

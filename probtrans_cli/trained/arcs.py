@@ -96,6 +96,7 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
     # Long sentences are cut into batches of their own, as arcs are as many as pairs of words.
     of_pair = len(wanted.arcs) * model.recipe.model.channels * (kept_arcs + options.trees)
     batches = options.ranks.share(model.evaluation().batches(split))
+    trees_of = model.task.answers.trees if options.trees else None
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
         inputs = options.shown(model.collate(split, indices))
         inputs = replace(inputs, arc_temperature=model.arc_temperature or 1.0)
@@ -130,7 +131,6 @@ def word_batches(model: ModelBase, split: Split, options: BatchOptions) -> Itera
                     }
                     for row, (prediction, real) in enumerate(zip(batch.predictions, tokens, strict=True))
                 ]
-            trees_of = model.task.answers.trees if options.trees else None
             batch.trees = trees_of(outputs, inputs) if trees_of else None
         batch.host = _hosts(split, indices)
         # The token that stands for each word.

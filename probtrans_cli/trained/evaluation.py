@@ -101,6 +101,8 @@ def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
             plain(model).ready()(model.task.evaluation(batch, 0), Wants(states=True))
     finally:
         handle.remove()
+    if not calls:  # a compiled graph calls no hooks of the modules within it
+        return {}
     _, arguments, encoded = calls[-1]
     return {name: float(figure) for name, figure in watched.figures(arguments[0], encoded).items()}
 
@@ -149,7 +151,7 @@ def choose_arc_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
     """
     model.arc_temperature = None
     sample, parts = _spread(dev), []
-    if choices := model.task.answers.choices:
+    if model.task.answers.trees and (choices := model.task.answers.choices):
         for outputs, batch in answered(model.task, plain(model), sample, model.evaluation(), ranks=model.ranks):
             if heads := choices(outputs, batch).get("heads"):
                 parts.append((heads.scores.double().cpu().numpy(), heads.gold.cpu().numpy()))

@@ -241,7 +241,7 @@ class Parser:
         self._numbered = [
             replace(reading, iteration=last) if reading.iteration == -1 else reading for reading in readings
         ]
-        self._batches = BatchOptions(
+        self._batch_options = BatchOptions(
             predict=splitter is None, top=options.top, predictor=self.predictor, member_arcs=bool(readings),
             latent_labels=options.latent_labels is not None, trees=several,
         )  # fmt: skip
@@ -272,7 +272,9 @@ class Parser:
             raise fault[1]
         plain = [self._without_words(sentence, self._numbered) for sentence in sentences]
         parts: list[list[dict[str, Any]]] = [[{} for _ in analyses] for analyses in plain]
-        for batch, trees in read_arcs(model, reader.split, self._numbered, replace(self._batches, shown=reader.shown)):
+        for batch, trees in read_arcs(
+            model, reader.split, self._numbered, replace(self._batch_options, shown=reader.shown)
+        ):
             best = None if count is None else most_probable(batch.latent_labels, count)
             predictions = self._abstained(batch.predictions)
             for row, index in enumerate(batch.indices):
@@ -393,7 +395,8 @@ class Parser:
         deviations: dict[int, np.ndarray] = {}
         marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square
         predictions: dict[int, Prediction] = {}
-        for batch, trees in read_arcs(model, reader.split, readings, replace(self._batches, shown=reader.shown)):
+        options = replace(self._batch_options, shown=reader.shown, trees=False, latent_labels=False)
+        for batch, trees in read_arcs(model, reader.split, readings, options):
             n = batch.mask.shape[1]
             # None of sentences to be split.
             predictions |= dict(zip(batch.indices.tolist(), self._abstained(batch.predictions), strict=False))

@@ -62,10 +62,13 @@ def arc_scores(
             f"channel {channel}: the model has channels 0 to {channels - 1}", hint="use `mean` for their mixture"
         )
     numbers = range(channels) if channel == "mean" else [channel]
-    total = np.zeros(chosen[:, 0].shape)
-    for number in numbers:  # one after the other: all of a long sentence in float64 would be the largest array of all
-        total += np.log(np.maximum(chosen[:, number].astype(np.float64), SMALLEST_PROBABILITY))
-    return total / len(numbers)
+    # One after the other: all of a long sentence in float64 would be the largest array of all.
+    logarithms = (np.log(np.maximum(chosen[:, k].astype(np.float64), SMALLEST_PROBABILITY)) for k in numbers)
+    total = next(logarithms)
+    for of_channel in logarithms:
+        total += of_channel
+    total /= len(numbers)
+    return total
 
 
 def decode(

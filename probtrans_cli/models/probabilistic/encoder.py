@@ -75,7 +75,6 @@ class ProbabilisticEncoder(Encoder):
         of_heads = weight.heads
         self.scales = scales_of_field(section)
         if self.scales is not None:
-            self.logit_scale = self.scales.logits
             of_heads = of_heads * self.scales.heads
             of_features = of_features if rectified else of_features * self.scales.feature_weight
         self.inference = Inference(

@@ -83,10 +83,9 @@ class Ternary(Scores, crf.Ternary):
     def sides(self, labels: Float[Tensor, "b n d"]) -> tuple[Float[Tensor, "b n k c r"], Float[Tensor, "b n k c r"]]:
         b, n, _ = labels.shape
         position = torch.arange(n, device=labels.device).repeat(b)
-        (sides,) = self.projection([bucket_count(self.distance, causal=self.causal)]).sides(
-            labels.flatten(0, 1), position
-        )
-        u, v = sides.u, sides.head
+        buckets = bucket_count(self.distance, causal=self.causal)
+        (sides,) = self.projection([buckets]).sides(labels.flatten(0, 1), position)
+        u, v = sides.u.expand(-1, buckets, -1, -1), sides.head  # all buckets may share the sides
         return u.reshape(b, n, *u.shape[1:]), v.expand(u.shape).reshape(b, n, *u.shape[1:])
 
     @abstractmethod
