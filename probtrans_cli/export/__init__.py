@@ -1,6 +1,6 @@
 """Models as folders for other programs: the formats of `export`, a row each.
 
-A new format is a row of :data:`EXPORTS` and a module ``export/NAME.py`` with a function ``write(model, out, options)``,
+A new format is a row of :data:`_ROWS` and a module ``export/NAME.py`` with a function ``write(model, out, options)``,
 which returns the report. The table is read for `--help`, so it imports no torch.
 """
 

@@ -37,7 +37,7 @@ class Recipe(Section):
     data: Data
     """Corpora and vocabulary."""
     task: Annotated[TaskSection, TASKS]
-    """What is learned: mlm | tagging | ner | classification | parsing | cogs | pretrain | openie |
+    """What is learned: mlm | lm | pretrain | tagging | ner | classification | parsing | cogs | openie |
     coordination."""
     model: Annotated[ModelSection, MODELS] = ProbabilisticTransformer()
     """The encoder: probabilistic | transformer | stacked."""

@@ -35,9 +35,6 @@ class RarityTask(Task):
     def _gold(self, batch: Batch) -> Tensor:
         return (batch.frequency[batch.words] <= self.section.most).float()
 
-    def counts(self, batch: Batch) -> dict[str, Tensor]:
-        return {"loss": batch.words.sum()}
-
     def terms(self, outputs: Outputs, batch: Batch) -> dict[str, Term]:
         scores = outputs.scores["words"][:, 0].float()
         loss = functional.binary_cross_entropy_with_logits(scores, self._gold(batch), reduction="sum")

@@ -1,4 +1,4 @@
-"""Five kinds from outside the package, each one row in a file of at most 60 lines, installed as a package would be.
+"""Six kinds from outside the package, each one row in a file of at most 60 lines, installed as a package would be.
 
 Each trains, is saved, resumed, evaluated and parsed with by the command line; and is refused by name where it lacks
 something.
@@ -18,7 +18,7 @@ from support import ROOT, environment, interrupted, workplace
 
 HERE = Path(__file__).parent
 Commands = Callable[..., list[tuple[int, str, str]]]
-KINDS = ("grandparents", "window", "rarity", "slashed", "diagonal")
+KINDS = ("grandparents", "window", "rarity", "two_tags", "slashed", "diagonal")
 
 # Runs commands in one process, which has the kinds by its entry points: a line of JSON in, one line a command out.
 SCRIPT = """
@@ -185,6 +185,15 @@ def test_a_task(commands: Commands, tmp_path: Path) -> None:
         "eval|runs/rarity|--masks|3": "--masks is for masked language models",
         "eval|runs/rarity|--require|perplexity<=10": "there is no score 'perplexity'",
     })  # fmt: skip
+
+
+def test_a_task_with_parts(commands: Commands, tmp_path: Path) -> None:
+    scores = whole_way(commands, tmp_path, "two_tags", "task={kind: two_tags}|optim.lr=0.1", metric="xpos")
+    assert scores["upos"] > 0.3
+    ((code, out, _),) = commands("parse|runs/two_tags|-f|jsonl|test.conllu")
+    assert code == 0
+    assert {"upos", "upos_probability", "xpos", "xpos_probability"} <= set(json.loads(out.splitlines()[0]))
+    assert_refused(commands, {"train|tiny.yaml|task={kind: two_tags}|data.format=text": "`kind: two_tags` reads"})
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A task with parts is the sum of its parts, by their names: `docs/extending.md` shows the task of these tests."""
+"""A task with parts is the sum of its parts, by their names: `docs/extending.md` shows such a task."""
 
 from __future__ import annotations
 

@@ -14,13 +14,17 @@ ROOT = "probtrans_cli."
 INTRODUCTION = """# Equations
 
 What is computed, as the docstrings of the code say: `python tests/text/equations.py` writes this page from them, and
-a test compares it with them. "Derivation" is that of the Bayesian transformer; numbers in brackets are its equations.
-[Uncertainty](uncertainty.md) says what all this is good for.
+a test compares it with them. Up to "One encoder upon another", numbers in brackets are equations and sections of
+[Wu & Tu (2023)](https://aclanthology.org/2023.findings-acl.482/). From "Uncertain weights" on, they are equations of
+the derivation "Bayesian Transformers". It is not part of this repository; what the code needs of it stands here.
+[Uncertainty](uncertainty.md) says what uncertain weights are good for.
 """
 SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "The probabilistic transformer": [
         ("models.probabilistic.crf", ()),
         ("models.probabilistic.inference", ()),
+        ("models.probabilistic.potentials", ()),
+        ("models.probabilistic.factors", ("NeighboursFactor", "ArcsFactor", "RelationsFactor")),
         ("models.arcs", ()),
     ],
     "The causal field": [("models.probabilistic.causal", ())],

@@ -4,15 +4,15 @@ A sentence of n words has these variables: a latent label ``Z_i`` of every word;
 every word, which is another word, the root or a global feature; a label ``Z_root`` of the root; and, for some kinds of
 global features, second heads ``G_i``. The factors give every assignment a score. Inference only needs the *expected
 score* of a factor under independent distributions Q, which is linear in the distribution of each variable. For the
-paper's factors, with the distance bucket ``f(i-j)`` (factors: :class:`Ternary`, :class:`Root`, :class:`Globals`):
+paper's factors (abstract classes here; ``potentials.py`` has their T, T' and B), with the distance bucket ``f(i-j)``:
 
     E(Q) = Σ_i Σ_a Q_i(a) S[w_i,a]                                                          unary      (1)
          + Σ_c Σ_i Σ_j≠i Q_ic(j) F_ic(j)     F_ic(j) = Σ_ab Q_i(a) Q_j(b) T[f(i-j),c,a,b]   ternary    (2, 3, 9)
          + Σ_c Σ_i Q_ic(root) Σ_ab Q_i(a) Q_root(b) T'[c,a,b]                               root       (2.3.5)
          + Σ_c Σ_i Σ_k Q_ic(n+k) Σ_a Q_i(a) B[c,k,a]                                        globals    (34, 40)
 
-The message to a variable is the derivative of E by its distribution: to a head it is F, to a label S + G (Eq. 3, 4).
-An iteration turns messages into scores M, and scores into distributions (``inference.py``: λ, step size α, damping β):
+The message to a variable is the derivative of E by its distribution: F to a head, S + G to a label (Eq. 3, 4; G: the
+derivative of all terms but the unary one). It becomes scores M, then a distribution (weight λ, step α, damping β):
 
     M_H = (1 - β_H) ∂E/∂Q_H / λ_H + β_H M_H      Q_H = α_H softmax(M_H) + (1 - α_H) Q_H         (3, 6, 12, B.1, B.2)
     M_Z = (1 - β_Z) ∂E/∂Q_Z / λ_Z + β_Z M_Z      Q_Z = α_Z softmax(M_Z) + (1 - α_Z) Q_Z         (4, 5, 11)
@@ -130,7 +130,7 @@ class MeanField:
         self.latent, self.iteration = latent_of(inference.latent, inference.label_variables), 0
         b, n, _ = unary.shape
         root = sum(factor.root_labels for factor in factors[0])
-        extra = any(factor.has_root for factor in factors[0]) + sum(factor.candidates for factor in factors[0])
+        extra = int(any(factor.has_root for factor in factors[0])) + sum(factor.candidates for factor in factors[0])
         second = next((factor.second_heads for factor in factors[0] if factor.second_heads is not None), None)
         self.allowed = inference.candidates(mask, extra)
         self.M = State(

@@ -402,8 +402,8 @@ class ProbabilisticTransformer(ModelSection):
     head_bias: HeadBias | None = None
     """Scores of heads by distance, direction, frequency and order of words, independent of labels; null = none."""
     factors: list[Annotated[FactorSection, FACTORS]] = []  # noqa: RUF012 - pydantic copies it
-    """Further factors, each defined by its expected score; all iterations share them. With `neighbours`,
-    inference is `plain`."""
+    """Further factors, each defined by its expected score; all iterations share them. With any but `arcs` and
+    `relations`, inference is `plain`."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
     message_weight: MessageWeight = MessageWeight()
