@@ -229,7 +229,9 @@ def parse(request: ParseRequest) -> None:
         resolve_name(form.write_folder)(parsing.results(portions), folder, parsing.display)
     else:
         with atomic.output_of(output, "-o") as file:
-            pieces: Iterator[str] = resolve_name(form.write)(parsing.results(_flushing(portions, file)), parsing.display)
+            pieces: Iterator[str] = resolve_name(form.write)(
+                parsing.results(_flushing(portions, file)), parsing.display
+            )
             if output is None and file.isatty():  # in a file or a pipe, words keep their bytes
                 pieces = (safe(piece, coloured=parsing.display.coloured) for piece in pieces)
             file.writelines(pieces)
