@@ -25,7 +25,7 @@ from probtrans_cli.errors import NotFiniteError, UsageError
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import get_ready, load_recipe
 from probtrans_cli.recipe.training import ConstantSchedule
-from probtrans_cli.recipe.yaml import BrokenError, read_tree
+from probtrans_cli.recipe.yaml import read_tree
 from probtrans_cli.reports.sweeps import coordinate_picture, exponents
 from probtrans_cli.text import printable
 
@@ -47,10 +47,7 @@ class Grid:
         axes: dict[str, list[Any]] = {}
         for text in texts:
             key, equals, values = text.partition("=")
-            try:
-                content = read_tree(values, text).content
-            except BrokenError:
-                content = None
+            content = read_tree(values, text).content
             hint = "write --sweep KEY=[VALUE, VALUE], for example --sweep 'optim.lr=[1e-3, 3e-3]'"
             if not equals or not isinstance(content, list) or not content:
                 raise UsageError(f"--sweep {printable(text, 200)!r} is not a key with a list of values", hint=hint)

@@ -8,7 +8,6 @@ null. So a run's own copy of its recipe stands for itself.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,7 +23,6 @@ from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, PositiveInt
 from probtrans_cli.recipe.faults import kind_of
 from probtrans_cli.recipe.model import ModelSection, Transformer
 from probtrans_cli.recipe.model.transformer import AbsolutePositions
-from probtrans_cli.recipe.reference import takes
 from probtrans_cli.recipe.yaml import Document, Fault, Key
 from probtrans_cli.text import from_json, printable, printable_json
 
@@ -220,13 +218,8 @@ def read_shape(content: Mapping[str, Any], path: Path, form: type[C]) -> C:
     try:
         config = form.model_validate(dict(content))
     except ValidationError as error:
-        schema = form.model_json_schema()["properties"]
         for detail in () if faults else error.errors():  # in another kind of model, these keys have another meaning
-            key, value = str(detail["loc"][0]), detail["input"]
-            huge = isinstance(value, int) and abs(value) >= 2**31
-            finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
-            wanted = takes(schema[key], every_bound=huge)
-            faults.append(f"{key}: found {printable_json(value, 60)}, wanted {wanted}{finite}")
+            faults.append(f"{detail['loc'][0]}: {detail['msg']}, found {printable_json(detail['input'], 60)}")
     else:
         faults += config.unsupported(content)
         if not faults:
@@ -281,13 +274,14 @@ def expand(document: Document) -> list[Fault]:
         config.json.
     """
     path: Key = ("model",)
-    model = encoder = document.content.get("model")
+    content: Any = document.content if isinstance(document.content, dict) else {}
+    model = encoder = content.get("model")
     stacked = isinstance(model, dict) and kind_of(model) == "stacked" and isinstance(model.get("lower"), dict)
     if stacked:
         path, encoder = ("model", "lower"), model["lower"]
     if not isinstance(encoder, dict) or kind_of(encoder) != "transformer":
         return []
-    name, place = encoder.get("from"), document.place((*path, "from"))
+    name, place = encoder.get("from"), document.origin((*path, "from")).value
     if not isinstance(name, str) or not name or "\0" in name:
         return []  # null, or not a path: the schema says so
     model.setdefault("init_from", name)
@@ -299,7 +293,7 @@ def expand(document: Document) -> list[Fault]:
     encoder |= {"from": None, "preset": "bert" if folder is None else folder.preset}
     if stacked or (folder is None and encoder.get("causal") is True):
         encoder.setdefault("pooler", False)  # the upper encoder reads words, and a causal model has none
-    if isinstance(data := document.content.get("data"), dict):
+    if isinstance(data := content.get("data"), dict):
         kind = "words" if encoder["preset"] == "gpt2" else "wordpiece"
         data.setdefault("vocabulary", {"kind": kind, "folder": name})
     if folder is None:
@@ -314,7 +308,7 @@ def expand(document: Document) -> list[Fault]:
     contradicted = {key: value for key, value in ours.items() if key in encoder and value != theirs[key]}
     return [
         Fault(
-            document.place((*path, key)),
+            document.origin((*path, key)).value,
             (*path, key),
             f"found {written(value)}, but {where} says {written(theirs[key])}: leave one of them out",
         )

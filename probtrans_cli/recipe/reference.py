@@ -1,8 +1,4 @@
-"""The schema of recipes: a walk over it, what a key takes in words, the reference of `docs/`, and the JSON schema.
-
-``python -m probtrans_cli.recipe.reference`` rewrites ``recipes/schema.json``, and the reference in
-``docs/recipe-reference.md`` between its two marker lines. A test keeps both fresh.
-"""
+"""The schema of recipes as JSON schema, which editors and `docs/recipe-reference.md` use, and a walk over it."""
 
 from __future__ import annotations
 
@@ -10,29 +6,17 @@ import ast
 import copy
 import functools
 import inspect
-import json
-import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe.base import CHANGED, NAME, Section, load_outside
+from probtrans_cli.recipe.base import CHANGED, Section, load_outside
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.yaml import write_value
-
-BEGIN = "<!-- recipe reference: begin -->"
-END = "<!-- recipe reference: end -->"
 
 Schema = Mapping[str, Any]
 AS = "x-as"
 """Marks a key that holds the same sections as the key that it names; only that one is described."""
-
-_PATTERNS = {NAME: "text of letters, digits, `.`, `_` and `-`, beginning with a letter or digit"}
-# Integers have this bound for the sake of the machine, not of the reader.
-_UNBOUNDED = 2**31
 
 
 def json_schema() -> dict[str, Any]:
@@ -127,105 +111,3 @@ def every_key(schema: Schema | None = None, path: tuple[str, ...] = ()) -> Itera
             yield (*path, key), field
             if AS not in field:
                 yield from every_key(field, (*path, key))
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
-def takes(schema: Schema, *, every_bound: bool = False) -> str:
-    """Describe what a key takes: "a whole number ≥ 1 or null". ``every_bound`` names limits in the billions, too."""
-    or_null = " or `null`" if {"type": "null"} in schema.get("anyOf", ()) else ""
-    if has_kinds(schema):
-        return "a section with `kind:` " + _either([f"`{kind}`" for kind in kinds(schema)]) + or_null
-    if kinds(schema):
-        return "a section" + or_null
-    if "anyOf" in schema:
-        return _either([takes(branch, every_bound=every_bound) for branch in schema["anyOf"]])
-    if "const" in schema or "enum" in schema:
-        return _either([f"`{choice}`" for choice in choices(schema)])
-    kind = schema.get("type")
-    if kind == "array":
-        if "prefixItems" in schema:
-            item = takes(schema["prefixItems"][0], every_bound=every_bound)
-            return f"a list of {len(schema['prefixItems'])}, each {item}"
-        return "a list of " + re.sub("^an? (.*)number", r"\1numbers", takes(schema["items"], every_bound=every_bound))
-    if kind in ("integer", "number"):
-        even = schema.get("multipleOf") == 2
-        bounds = [
-            f" {sign} {schema[key]:g}" if schema[key] != _UNBOUNDED else f" {sign} {_UNBOUNDED}"
-            for key, sign in (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
-            if key in schema and (every_bound or schema[key] != _UNBOUNDED)
-        ]
-        number = "a number" if kind == "number" else "an even number" if even else "a whole number"
-        return number + " and".join(bounds)
-    if kind == "string":
-        return _PATTERNS.get(schema.get("pattern", ""), "text")
-    return {"boolean": "`true` or `false`", "null": "`null`"}.get(str(kind), str(kind))
-
-
-def choices(schema: Schema) -> list[str]:
-    """Return the words among which a key chooses, its kinds included; empty for a key that takes anything else."""
-    if has_kinds(schema):
-        return list(kinds(schema))
-    if "const" in schema:
-        return [str(schema["const"])]
-    branches = [choice for branch in schema.get("anyOf", ()) for choice in choices(branch)]
-    return [*map(str, schema.get("enum", ())), *branches]
-
-
-def _either(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-# --- the reference ----------------------------------------------------------------------------------------------------
-
-
-def _tables(schema: Schema, path: tuple[str, ...], meaning: str) -> Iterator[str]:
-    """Yield a Markdown table for each section of a key, one for each of its kinds, and those of the keys below."""
-    for kind, section in kinds(schema).items():
-        title = f"`{'.'.join(path)}`" if path else "Recipe"
-        about = section.get("description", "") if path else meaning
-        heading = f"#### {title}, `kind: {kind}`" if kind else f"#### {title}"
-        rows = ["| key | takes | default | meaning |", "|---|---|---|---|"]
-        required = section.get("required", ())
-        for key, field in section["properties"].items():
-            about_key = "Chooses this table." if key == "kind" and "const" in field else field.get("description", "")
-            default = field.get("default")
-            if key in required:
-                shown = "required"
-            elif isinstance(default, dict):
-                shown = f"`kind: {default['kind']}`" if has_kinds(field) else "see below"
-            else:
-                shown = f"`{write_value(default)}`"
-            cells = (f"`{key}`", takes(field), shown, about_key)
-            rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        yield f"{heading}\n\n{about}\n\n" + "\n".join(rows)
-        for key, field in section["properties"].items():
-            if AS not in field:
-                yield from _tables(field, (*path, key), field.get("description", ""))
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def rewritten(path: Path) -> str:
-    """Return the fresh content of a file: of ``.json`` the schema, of others the text with a fresh reference between
-    the marker lines."""
-    if path.suffix == ".json":
-        return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise UsageError(f"{path} has no place for the recipe reference", hint=f"add two lines: {BEGIN} and {END}")
-    tables = "\n\n".join(_tables(root(), (), "Keys at the top level."))
-    return f"{before}{BEGIN}\n{tables}\n{END}{after}"
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Rewrite these files, by default ``recipes/schema.json`` and ``docs/recipe-reference.md``."""
-    for path in map(Path, arguments or ("recipes/schema.json", "docs/recipe-reference.md")):
-        path.write_text(rewritten(path), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

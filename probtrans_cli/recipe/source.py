@@ -11,12 +11,9 @@ import difflib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from probtrans_cli.console import wrapped
 from probtrans_cli.corpora import CORPORA
@@ -24,11 +21,11 @@ from probtrans_cli.errors import UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import load_outside
 from probtrans_cli.recipe.data import FORMATS
-from probtrans_cli.recipe.faults import apply_override, choose_kinds, drop_removed, error_of, faults_of, shown
+from probtrans_cli.recipe.faults import apply_override, mend, validated
 from probtrans_cli.recipe.hf import expand
 from probtrans_cli.recipe.reference import root
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.yaml import LARGEST, BrokenError, Document, Fault, read_file, write_tree
+from probtrans_cli.recipe.yaml import LARGEST, Document, read_file, write_tree
 from probtrans_cli.text import printable
 
 IN_FOLDER = "recipe.yaml"
@@ -62,13 +59,10 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
 
 def load_stored(path: Path) -> Recipe:
     """Read the recipe that a run or a checkpoint has in its folder."""
-    document = _document(_content(path), str(path))
-    if not document.faults:
-        with suppress(ValidationError):  # a recipe of ours names all kinds: no schema is made, which takes longest
-            return Recipe.model_validate(document.content)
-    choose_kinds(document, document.content, root())
-    document.faults += drop_removed(document)
-    return _validated(document)
+    load_outside()
+    document = read_file(_content(path), str(path))
+    mend(document)
+    return validated(document)
 
 
 def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
@@ -77,12 +71,7 @@ def texts_in(source: str, overrides: Sequence[str] = ()) -> list[str]:
     path = _find(source)
     if not path.is_file():
         return []
-    try:
-        document = read_file(_content(path, source), str(path))
-    except BrokenError:
-        return []
-    for number, override in enumerate(overrides, start=1):
-        apply_override(document, override, number)
+    document = _overridden(_content(path, source), str(path), overrides)
     texts, values = [], [document.content]
     while values:  # in the order of the file
         value = values.pop()
@@ -170,40 +159,18 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Rec
         if "=" not in override:
             hint = "write KEY=VALUE, for example optim.lr=3e-4"
             raise UsageError(f"'{printable(override, 200)}' is not an override", hint=hint)
-    document = _document(content, name)
-    for number, override in enumerate(overrides, start=1):
-        document.faults += apply_override(document, override, number)
-    choose_kinds(document, document.content, root())
-    document.faults += drop_removed(document)
-    document.faults += expand(document)
-    return _validated(document)
-
-
-def _document(content: bytes, name: str) -> Document:
     load_outside()
-    try:
-        document = read_file(content, name)
-    except BrokenError as error:
-        raise error_of([error.fault]) from None
-    if not isinstance(document.content, dict) or not document.content:
-        empty = document.content is None or document.content == {}
-        found = f"a recipe consists of `key: value` lines, found {shown(document.content)}"
-        words = "the recipe is empty" if empty else found
-        raise error_of(document.faults or [Fault(document.place(()), (), words)])
+    document = _overridden(content, name, overrides)
+    mend(document)
+    document.faults += expand(document)
+    return validated(document)
+
+
+def _overridden(content: bytes, name: str, overrides: Sequence[str]) -> Document:
+    document = read_file(content, name)
+    for number, override in enumerate(overrides if isinstance(document.content, dict) else (), start=1):
+        apply_override(document, override, number)
     return document
-
-
-def _validated(document: Document) -> Recipe:
-    faults = document.faults
-    try:
-        recipe = Recipe.model_validate(document.content)
-    except ValidationError as error:
-        paths = {fault.path for fault in faults}
-        more = [fault for fault in faults_of(document, error) if fault.path not in paths]
-        raise error_of(faults + more) from error
-    if faults:
-        raise error_of(faults)
-    return recipe
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -213,7 +180,7 @@ def dump_recipe(recipe: Recipe, header: Sequence[str] = (), *, complete: bool = 
     """Write the YAML text of a recipe as it stands; reading it again gives an equal recipe. One that is not
     ``complete`` lacks the sections that nothing reads in it, where they have their default values."""
     comments = [line for text in header for line in (text.splitlines() or [""])]
-    written: dict[str, Any] = recipe.model_dump(mode="python", by_alias=True)
+    written: dict[str, Any] = recipe.model_dump(mode="json", by_alias=True)
     if not complete:
         of_format, optim = FORMATS[recipe.data.format].options, recipe.optim
         layouts = {row.options for row in FORMATS.values() if row.options not in (None, of_format)}

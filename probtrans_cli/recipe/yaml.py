@@ -1,12 +1,11 @@
 """YAML text to plain values and the place of each, and plain values back to YAML text.
 
-Recipes are written in a small part of YAML 1.2: mappings, lists and the scalars of its core schema.
+Recipes are written in a small part of YAML: mappings, lists and scalars, without tags, anchors, aliases and merges.
 
-* A number with an integral value is an integer however it is written (``1e2`` is 100), since a float key takes integers
-  as well. ``1e-3``, ``.5`` and ``0x1F`` are numbers; ``1_000``, ``yes`` and ``on`` are text.
-* ``010`` is refused: it is 8 to YAML 1.1 and 10 to YAML 1.2.
-* Refused because a recipe never needs them: tags, anchors, aliases and merges, several documents, keys that are not
-  text, a key given twice, more than :data:`DEEPEST` levels, and texts above :data:`LARGEST` bytes.
+* ``1e-3``, ``.5`` and ``1e2`` are numbers. An integral number is an integer however it is written, since a float key
+  takes integers as well.
+* What readers of YAML do not agree upon is text, as it stands: ``yes``, ``010``, ``0x1F``, ``1_000``, ``1:30``. The
+  schema refuses it where it wants a number.
 
 PyYAML composes nodes with their marks; its constructor is never called.
 """
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,8 +31,7 @@ Key = tuple[str, ...]
 
 _WORDS: dict[str, bool | None] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 _WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
-_AMBIGUOUS = re.compile(r"[-+]?0[0-9]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _SYNTAX_HINTS = {
     "'\\t' that cannot start": "; indent with spaces",
     "mapping values are not allowed": "; check the indentation, and quote text that holds `: `",
@@ -54,8 +51,15 @@ class Place(NamedTuple):
         return f"override '{source}'" if self.override else f"{source}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True)
-class Fault:
+class Origin(NamedTuple):
+    """Where a key and its value were written, and the value's text as it stands there."""
+
+    key: Place
+    value: Place
+    text: str
+
+
+class Fault(NamedTuple):
     """Something wrong at a place, with the key that it concerns."""
 
     place: Place
@@ -68,28 +72,19 @@ class Fault:
         return f"{self.place}: {key}: {self.text}" if key else f"{self.place}: {self.text}"
 
 
-class BrokenError(ValueError):
-    """The text is not YAML; ``fault`` says where."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(str(fault))
-        self.fault = fault
-
-
 @dataclass
 class Document:
-    """The plain values of a text, the places of keys and values, and what is wrong apart from the syntax."""
+    """The plain values of a text, the origin of each, and what is wrong: a text that is not YAML has no content."""
 
     content: Any = None
-    keys: dict[Key, Place] = field(default_factory=dict)
-    values: dict[Key, Place] = field(default_factory=dict)
+    origins: dict[Key, Origin] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
-    def place(self, path: Key) -> Place:
-        """The place of a value, or of the innermost section around it that is written out."""
-        while path not in self.values:
+    def origin(self, path: Key) -> Origin:
+        """Return the origin of a value, or of the innermost section around it that is written out."""
+        while path not in self.origins:
             path = path[:-1]
-        return self.values[path]
+        return self.origins[path]
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -117,129 +112,97 @@ class _Composer(yaml.SafeLoader):
 def read_file(content: bytes, source: str) -> Document:
     """Read the YAML document of a file, which is UTF-8."""
     if len(content) > LARGEST:
-        words = f"larger than {LARGEST // 1024} KiB; is this a recipe?"
-        raise BrokenError(Fault(Place(0, 1, 1, source), (), words))
-    try:
-        return read_tree(content.decode("utf-8-sig"), source)
-    except UnicodeDecodeError as error:
-        before = content[: error.start].decode("utf-8-sig", errors="replace")
-        words = f"the byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        raise BrokenError(Fault(_behind(before, source), (), words)) from error
-
-
-def _behind(text: str, source: str, override: int = 0) -> Place:
-    lines = text.split("\n")
-    return Place(override, len(lines), len(lines[-1]) + 1, source)
+        return _broken(Place(0, 1, 1, source), f"larger than {LARGEST // 1024} KiB; is this a recipe?")
+    # Bytes that are not UTF-8 become characters that YAML forbids.
+    return read_tree(content.decode("utf-8-sig", "surrogateescape"), source)
 
 
 def read_tree(text: str, source: str, override: int = 0) -> Document:
     """Read one YAML document."""
-    document = Document()
 
     def place(mark: Any) -> Place:
         return Place(override, mark.line + 1, mark.column + 1, source)
 
-    def convert(node: Any, path: Key) -> Any:
-        document.values[path] = place(node.start_mark)
-        if isinstance(node, yaml.SequenceNode):
-            return [convert(item, (*path, str(number))) for number, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode):
-            if node.style is None and _AMBIGUOUS.fullmatch(node.value):
-                digits = printable(node.value, 40)
-                words = (
-                    f"`{digits}` is octal to some readers of YAML; write it without the 0, or quote it if it is text"
-                )
-                document.faults.append(Fault(document.values[path], path, words))
-            return scalar_value(node.value) if node.style is None else node.value
-        section: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            name, key_place = key_node.value, place(key_node.start_mark)
-            plain = isinstance(name, str) and key_node.style is None
-            if not isinstance(name, str) or name == "<<" or (plain and not isinstance(scalar_value(name), str)):
-                document.faults.append(Fault(key_place, path, "a key must be text, and not `<<`"))
-            elif name in section:
-                first = "this override" if override else f"line {document.keys[*path, name].line}"
-                words = f"the key is given twice, first in {first}; keep one"
-                document.faults.append(Fault(key_place, (*path, name), words))
-            else:
-                document.keys[*path, name] = key_place
-                section[name] = convert(value_node, (*path, name))
-        return section
-
     try:
         composer = _Composer(text)
-        node = composer.get_single_node()
-        document.values[()] = place(composer.get_mark())
-        document.content = None if node is None else convert(node, ())
-        return document
+        node = composer.get_single_node() or yaml.ScalarNode("", "", composer.get_mark())
     except yaml.reader.ReaderError as error:
-        character = chr(error.character) if isinstance(error.character, int) else str(error.character)
-        start = _behind(text[: error.position], source, override)
-        words = f"the character {escaped(character[:1])} may not stand in a recipe"
+        lines = text[: error.position].split("\n")
+        words = f"the character {escaped(text[error.position])} may not stand in a recipe; save the file as UTF-8"
+        return _broken(Place(override, len(lines), len(lines[-1]) + 1, source), words)
     except yaml.MarkedYAMLError as error:
-        start = place(error.problem_mark or error.context_mark or composer.get_mark())
         opened = error.context_mark
         words = f"{error.context} of line {opened.line + 1}: {error.problem}" if opened else str(error.problem)
         words += next((hint for part, hint in _SYNTAX_HINTS.items() if part in words), "")
+        return _broken(place(error.problem_mark or opened or composer.get_mark()), words)
     except (yaml.YAMLError, ValueError, OverflowError, IndexError):
         # PyYAML lets chr() and int() fail on escapes such as "\UFFFFFFFF".
-        start, words = place(composer.get_mark()), "it is not YAML from here on"
-    raise BrokenError(Fault(start, (), printable(words, 160)))
+        return _broken(place(composer.get_mark()), "it is not YAML from here on")
+    document = Document()
+
+    def plain(node: Any, path: Key, key: Place) -> Any:
+        document.origins[path] = Origin(key, place(node.start_mark), _in_words(node))
+        if isinstance(node, yaml.ScalarNode):
+            return scalar_value(node.value) if node.style is None else node.value
+        if isinstance(node, yaml.SequenceNode):
+            return [plain(item, (*path, str(number)), key) for number, item in enumerate(node.value)]
+        section: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
+            below, at = (*path, name), place(key_node.start_mark)
+            if name in section:
+                first = "this override" if override else f"line {document.origins[below].key.line}"
+                document.faults.append(Fault(at, below, f"the key is given twice, first in {first}; keep one"))
+            else:
+                section[name] = plain(value_node, below, at)
+        return section
+
+    document.content = plain(node, (), place(node.start_mark))
+    return document
+
+
+def _in_words(node: Any) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        return "a list" if isinstance(node, yaml.SequenceNode) else "a section"
+    quote = node.style if node.style in ("'", '"') else ""
+    return f"`{quote}{node.value}{quote}`" if quote or node.value else "nothing"
+
+
+def _broken(place: Place, words: str) -> Document:
+    return Document(None, {(): Origin(place, place, "nothing")}, [Fault(place, (), printable(words, 160))])
 
 
 def scalar_value(text: str) -> bool | int | float | str | None:
-    """Return what an unquoted scalar means (the core schema of YAML 1.2)."""
+    """Return what an unquoted scalar means."""
     if text in _WORDS:
         return _WORDS[text]
-    if re.fullmatch(r"0o[0-7]+|0x[0-9a-fA-F]+", text) and len(text) < 64:
-        return int(text, 0)
-    if re.fullmatch(r"[-+]?[0-9]{1,19}", text):
+    if not _NUMBER.match(text):
+        return text
+    try:
         return int(text)
-    if re.fullmatch(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", text):
-        return float(text.replace(".", ""))
-    if _FLOAT.fullmatch(text):
+    except ValueError:  # a fraction, or too many digits
         number = float(text)
-        integral = number.is_integer() and abs(number) < 2**53 and (number != 0 or not text.startswith("-"))
-        return int(number) if integral else number
-    return text
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
-# Plain text that is text to YAML 1.1 and 1.2 alike.
-_PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9_./:-]*(?<!:)")
-_NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's writer, with lists and texts on one line, and quotes around text that looks like a number here."""
 
 
-def write_tree(value: Mapping[str, object], indent: str = "") -> str:
-    """Return YAML text of nested mappings, lists and scalars; lists on one line, in the order given."""
-    lines = []
-    for key, item in value.items():
-        if isinstance(item, Mapping) and item:
-            lines.append(f"{indent}{write_value(key)}:\n{write_tree(item, indent + '  ')}")
-        else:
-            lines.append(f"{indent}{write_value(key)}: {write_value(item)}\n")
-    return "".join(lines)
+_Dumper.add_representer(
+    list, lambda dumper, items: dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
+)
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, None if text.isprintable() else '"'),
+)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, [*"-+.0123456789"])
 
 
-def write_value(value: object) -> str:
-    """Write a value on one line that readers of YAML 1.1 and 1.2 understand alike: 1.0e-3, not 1e-3; quotes around
-    `no`."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{write_value(key)}: {write_value(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(write_value, value)) + "]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-        mantissa, exponent, power = repr(value).partition("e")
-        return mantissa + ("" if "." in mantissa or not exponent else ".0") + exponent + power
-    if isinstance(value, int):
-        return str(value)
-    text = str(value)
-    if _PLAIN_TEXT.fullmatch(text) and text.lower() not in _NOT_TEXT:
-        return text
-    characters = ("\\" + sign if sign in '"\\' else sign if sign.isprintable() else escaped(sign) for sign in text)
-    return '"' + "".join(characters) + '"'
+def write_tree(value: object) -> str:
+    """Return YAML text of mappings, lists and scalars, in the order given, which YAML 1.1 reads alike."""
+    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=math.inf)
+    return text

@@ -153,7 +153,11 @@ def test_energy_and_log_partition_have_it(n: int, own: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("overrides", "key", "message"),
     [
-        (["model.head_bias={distance: .inf}"], "model.head_bias.distance", "found .inf, wanted a number ≥ 0 or a list"),
+        (
+            ["model.head_bias={distance: .inf}"],
+            "model.head_bias.distance",
+            "Input should be a valid number or a valid list, found `.inf`",
+        ),
         (["model.head_bias={root: 0.1}"], "model.head_bias.root", "the model has no root node"),
         (["model.head_bias={root: [0, 0, 0, 0, 0, 0.1]}"], "model.head_bias.root", "the model has no root node"),
         (

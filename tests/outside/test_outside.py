@@ -149,7 +149,7 @@ def test_an_encoder(commands: Commands, tmp_path: Path) -> None:
         f"train|tiny.yaml|{model}|task={{kind: mlm, output: bert}}":
             "`bert` is for a transformer, and model.kind is window",
         f"train|tiny.yaml|{model}|optim.ternary_penalty.weight=0.1": "a model of kind `window` has no ternary scores",
-        "train|tiny.yaml|model={kind: window, reach: 0}": "model.reach: found 0, wanted a whole number ≥ 1",
+        "train|tiny.yaml|model={kind: window, reach: 0}": "model.reach: Input should be greater than or equal to 1",
         "train|tiny.yaml|model={kind: windows}": "did you mean `window`?",
         "eval|runs/window|--labels": "the words of this model of kind window have no latent labels",
         "parse|runs/window|--channel|3|test.conllu": "the model has channels 0 to 0",
@@ -170,7 +170,7 @@ def test_an_encoder_is_one_of_two(commands: Commands) -> None:
     assert_refused(commands, {
         "parse|runs/above|test.conllu": "a model of kind stacked tells no heads of words",
         "train|tiny.yaml|model={kind: stacked, lower: {kind: window, reach: 0}}":
-            "model.lower.reach: found 0, wanted a whole number ≥ 1",
+            "model.lower.reach: Input should be greater than or equal to 1, found `0`",
     })  # fmt: skip
 
 
@@ -265,7 +265,7 @@ def test_ternary_scores(commands: Commands, tmp_path: Path) -> None:
     assert all((pair["child"] == pair["head"]) == (pair["score"] != 0.0) for pair in pairs)
     assert_refused(commands, {
         "train|tiny.yaml|model.root={decomposition: {kind: diagonal}}":
-            "model.root.decomposition.kind: found the text 'diagonal'",
+            "model.root.decomposition.kind: there is no such kind, found `diagonal`",
         f"train|tiny.yaml|{diagonal}|model.gains=true":
             "model.gains: `decomposition.kind: diagonal` has none: set this to false",
     })  # fmt: skip

@@ -32,26 +32,26 @@ def test_sizes_have_bounds() -> None:
     keys = ["width", "inner", "heads", "head_size", "layers", "segments"]
     for changes in [*([override] for override in overrides), *([TRANSFORMER, f"model.{key}=1000000"] for key in keys)]:
         fault, *_ = refused(SMALL, *changes)
-        assert "wanted" in fault
-        assert " ≤ 1" in fault, "the bound is named"
+        assert ": Input should be less than or equal to 1" in fault, "the bound is named"
 
 
 def test_distributions_of_weights_have_bounds() -> None:
     """Deviations lie where they are kept; a recipe beyond them would compute something else than it says."""
     bayes = "model={kind: transformer, bayes: {}}"
     for key in ("model.bayes.start", "model.bayes.prior.std", "optim.ivon.prior.std"):
-        least = "0.002" if key.endswith("start") else "0.001"
-        for value in ("1.0e+300", "1.0e-300", "8"):
+        least = f"greater than or equal to {'0.002' if key.endswith('start') else '0.001'}"
+        for value, bound in (("1.0e+300", "less than or equal to 7"), ("1.0e-300", least), ("8", "less than or equal")):
             (fault,) = refused(SMALL, bayes, f"{key}={value}")
-            assert f"{key}: found {value}, wanted a number ≥ {least} and ≤ 7" in fault
+            assert f": {key}: Input should be {bound}" in fault
+            assert fault.endswith(f", found `{value}`")
     large = ("model.bayes.sigma_lr", "model.bayes.kl_weight", *(f"optim.ivon.{key}" for key in IVON))
     for key, value in [
         *((key, "1.0e+300") for key in large),
         *((f"optim.ivon.{key}", "1.0e-300") for key in IVON[1:3]),
     ]:
         (fault,) = refused(SMALL, bayes, f"{key}={value}")
-        assert f"{key}: found {value}, wanted " in fault
-        assert " ≤ 1" in fault
+        bound = "less than or equal to 1" if value == "1.0e+300" else "greater than"
+        assert f": {key}: Input should be {bound}" in fault
 
 
 def test_the_bounds_of_the_start_are_within_those_of_the_deviations() -> None:

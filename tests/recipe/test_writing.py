@@ -18,9 +18,16 @@ from probtrans_cli.recipe.faults import fields_of
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe
 from probtrans_cli.recipe.task import TASKS
-from probtrans_cli.recipe.yaml import read_tree, write_value
+from probtrans_cli.recipe.yaml import read_tree, write_tree
 
 SCHEMA = recipe_reference.json_schema()
+
+
+def flow(value: object) -> str:
+    """The text of a value on one line."""
+    return write_tree([value]).strip()[1:-1]
+
+
 TEXTS = st.one_of(
     st.text(st.characters(codec="utf-8"), min_size=1),
     st.sampled_from(
@@ -131,17 +138,16 @@ def changes(draw: st.DrawFn) -> tuple[tuple[str, ...], Any]:
 @example([(("task", "mlm"), 0.0), (("task", "mlm", "rate"), 0.5)])  # a number in one kind of task, a section in others
 def test_overrides_do_what_editing_the_file_does(drawn: list[tuple[tuple[str, ...], Any]]) -> None:
     content = yaml.safe_load(SMALL)
-    overrides = [f"{'.'.join(path)}={write_value(value)}" for path, value in drawn]
+    overrides = [f"{'.'.join(path)}={flow(value)}" for path, value in drawn]
     for path, value in drawn:
         section, schema = content, recipe_reference.root()
         for part in path[:-1]:
             schema = fields_of(schema, section).get(part, {})
             default = schema.get("default") or {}
             has_kind = default and recipe_reference.has_kinds(schema)
-            section = section.setdefault(part, {"kind": default["kind"]} if has_kind else {})
-            if not isinstance(section, dict):
-                assert any("not a section" in fault for fault in refused(SMALL, *overrides))
-                return
+            if not isinstance(section.get(part), dict):
+                section[part] = {"kind": default["kind"]} if has_kind else {}
+            section = section[part]
         section[path[-1]] = value
     try:
         expected = Recipe.model_validate(content)
@@ -156,14 +162,14 @@ def test_overrides_do_what_editing_the_file_does(drawn: list[tuple[tuple[str, ..
 @given(TEXTS)
 @example("\x00")
 def test_texts_survive(text: str) -> None:
-    document = read_tree(f"a: {write_value(text)}\nb: [{write_value(text)}, 1]\n", "x")
+    document = read_tree(f"a: {flow(text)}\nb: [{flow(text)}, 1]\n", "x")
     assert not document.faults
     assert document.content == {"a": text, "b": [text, 1]}
-    assert yaml.safe_load(f"[{write_value(text)}]") == [text]
+    assert yaml.safe_load(f"[{flow(text)}]") == [text]
 
 
 def test_floats_are_floats_to_every_reader() -> None:
-    written = [write_value(number) for number in (1e-5, 1e16, 0.1, 3.0, 1.5e-9)]
+    written = [flow(number) for number in (1e-5, 1e16, 0.1, 3.0, 1.5e-9)]
     assert written == ["1.0e-05", "1.0e+16", "0.1", "3.0", "1.5e-09"]
 
 

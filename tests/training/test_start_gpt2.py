@@ -109,7 +109,7 @@ def test_an_export_is_continued_with_its_words(place: Path, says: Says) -> None:
         ({"tie_word_embeddings": False}, "tie_word_embeddings: false is unsupported"),
         ({"activation_function": "silu"}, "activation_function: 'silu' is unsupported; it is one of gelu, "),
         ({"n_head": 3}, "n_embd: 8 is not a multiple of n_head 3"),
-        ({"n_embd": "8"}, 'n_embd: found "8", wanted a whole number'),
+        ({"n_embd": "8"}, 'n_embd: Input should be a valid integer, found "8"'),
         ({"n_inner": 12}, "h.0.mlp.c_fc.weight: has shape [8, 32], wanted [8, 12]"),
         ({"auto_map": {"AutoModel": "their.Model"}}, "code of its own, which is not run"),
         ({"model_type": "gptj"}, "model_type: 'gptj' is unsupported; only 'bert' and 'gpt2' are read"),
