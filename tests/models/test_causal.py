@@ -15,7 +15,7 @@ from probtrans_cli import models
 from probtrans_cli.models.base import Inputs, Readout, Wants, Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import TiedLinear, TiedMean, word_output
-from probtrans_cli.models.probabilistic import crf
+from probtrans_cli.models.probabilistic import inference
 from probtrans_cli.models.probabilistic.causal import Slots
 from probtrans_cli.models.probabilistic.inference import Sentences
 from probtrans_cli.recipe.base import InconsistentError
@@ -221,7 +221,7 @@ def test_derivatives_by_autograd_are_those_of_torch_func(
     words = Words(torch.randn(2, 5, 3).double(), torch.arange(5) < torch.tensor([[5], [3]]))
     with torch.inference_mode():
         expected = plain(words).states
-    monkeypatch.setattr(crf, "grad", None)  # it imports the compiler, which takes seconds
+    monkeypatch.setattr(inference, "grad", None)  # it imports the compiler, which takes seconds
     assert torch.equal(plain(words).states, expected)
     with torch.inference_mode():
         model(words)

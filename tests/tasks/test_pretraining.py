@@ -295,7 +295,7 @@ def test_prepare_tells_the_balance_of_the_pairs(command: Command) -> None:
         (["model.positions={kind: absolute, rows: 16}"], "less than the 32"),
         (["task.output=bert", ROOTED], "`bert` is for a transformer"),
         (["task.tie_decoder=false"], "for `task.output: bert` only"),
-        (["data.documents.max_length=4"], "wanted"),
+        (["data.documents.max_length=4"], "greater than or equal to 8"),
         (["data.documents.pairs=nps"], "nsp"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
