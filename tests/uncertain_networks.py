@@ -43,11 +43,11 @@ def network(output: Any = None, *, noise: float = 0.2, sentence: Any = None, **o
 
 
 OUTPUTS: dict[str, tuple[Any, str]] = {
-    "linear": (lambda one: LinearOutput(one.facts.width, CLASSES), "words"),
-    "words": (lambda one: WordOutput(one.facts.width, VOCABULARY, never=[0]), "words"),
-    "tied": (lambda one: TiedLinear(VOCABULARY), "words"),
-    "weighted": (lambda one: TiedLinear(VOCABULARY, scale=0.5), "words"),
-    "bert": (lambda one: BertWordOutput(VOCABULARY, one.facts.width), "words"),
-    "bert untied": (lambda one: BertWordOutput(VOCABULARY, one.facts.width, tied=False), "words"),
-    "semantic": (lambda one: SemanticOutput(one.facts.width, [CLASSES], attention=False), "words"),
+    "linear": (lambda encoder: LinearOutput(encoder.facts.width, CLASSES), "words"),
+    "words": (lambda encoder: WordOutput(encoder.facts.width, VOCABULARY, never=[0]), "words"),
+    "tied": (lambda encoder: TiedLinear(VOCABULARY), "words"),
+    "weighted": (lambda encoder: TiedLinear(VOCABULARY, scale=0.5), "words"),
+    "bert": (lambda encoder: BertWordOutput(VOCABULARY, encoder.facts.width), "words"),
+    "bert untied": (lambda encoder: BertWordOutput(VOCABULARY, encoder.facts.width, tied=False), "words"),
+    "semantic": (lambda encoder: SemanticOutput(encoder.facts.width, [CLASSES], attention=False), "words"),
 }

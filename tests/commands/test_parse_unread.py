@@ -49,11 +49,11 @@ def test_a_model_of_tuples_answers_every_line(say: Say) -> None:
     ran = say("tuples", "-f", "jsonl", *LIMIT)
     assert ran.code == 0
     records = ran.records
-    assert [one["text"] for one in records] == TEXTS
+    assert [record["text"] for record in records] == TEXTS
     why = "a sentence of 31 words, more than 20"
     assert records[1] == {"text": TEXTS[1], "words": TEXTS[1].split(), "unread": why, "tuples": []}
-    assert [len(one["tuples"]) for one in records] == [2, 0, 0, 1, 0]
-    assert [len(one.get("heads", ())) for one in records] == [5, 0, 0, 3, 0]
+    assert [len(record["tuples"]) for record in records] == [2, 0, 0, 1, 0]
+    assert [len(record.get("heads", ())) for record in records] == [5, 0, 0, 3, 0]
     assert WARNING in ran.err
     assert COUNT in ran.err
     assert EMPTY in ran.err
@@ -144,7 +144,7 @@ def test_sentences_that_are_split_before(say: Say, monkeypatch: pytest.MonkeyPat
     ran = say("tuples", "-f", "jsonl", "--coordination", "runs/coordinated", *LIMIT)
     assert ran.code == 0, ran.err
     records = ran.records
-    assert [one["text"] for one in records] == TEXTS
+    assert [record["text"] for record in records] == TEXTS
     assert records[1]["splits"] == records[1]["tuples"] == []
 
 

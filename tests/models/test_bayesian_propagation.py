@@ -281,8 +281,8 @@ def test_output_layers_of_words(output: str, kind: Kind) -> None:
 @torch.no_grad()
 def test_bert_s_pretraining_has_moments_of_both() -> None:
     made = network(
-        lambda one: SeveralOutputs(
-            {"words": BertWordOutput(VOCABULARY, one.facts.width), "pair": SentenceOutput(one.facts.width, 2)},
+        lambda encoder: SeveralOutputs(
+            {"words": BertWordOutput(VOCABULARY, encoder.facts.width), "pair": SentenceOutput(encoder.facts.width, 2)},
             {"words": "words", "pair": "sentence"},
             answering=("words", "pair"),
         ),

@@ -284,7 +284,7 @@ def test_each_iteration_may_have_potentials_of_its_own() -> None:
     assert more == names | {f"later.{number}.{name}" for number in (0, 1) for name in names}
     scores = [own.ternary_scores(iteration=number) for number in (1, 2, 3)]
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(scores, 2))
-    torch.testing.assert_close(penalty(own) ** 2, sum(one.square().sum() for one in scores))
+    torch.testing.assert_close(penalty(own) ** 2, sum(score.square().sum() for score in scores))
     assert torch.equal(shared.ternary_scores(iteration=3), shared.ternary_scores())
     for model, wrong in itertools.product((shared, own), (0, 4)):
         with pytest.raises(ValueError, match="iterations 1 to 3"):

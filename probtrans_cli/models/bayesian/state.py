@@ -29,12 +29,12 @@ class State:
     shared: Float[Tensor, "*c n n"] | None = None
     together: Together | None = None
 
-    def __add__(self, other: State | Tensor) -> State:
+    def __add__(self, term: State | Tensor) -> State:
         """Return the sum with another state, independent of this one, or with a certain tensor."""
-        if isinstance(other, Tensor):
-            return State(self.mean + other, self.variance, self.shared)
-        shared = None if self.shared is None or other.shared is None else self.shared + other.shared
-        return State(self.mean + other.mean, self.variance + other.variance, shared)
+        if isinstance(term, Tensor):
+            return State(self.mean + term, self.variance, self.shared)
+        shared = None if self.shared is None or term.shared is None else self.shared + term.shared
+        return State(self.mean + term.mean, self.variance + term.variance, shared)
 
 
 def linear(
